@@ -1,0 +1,3 @@
+"""Open-loop load tester for streaming LLM servers."""
+
+__version__ = "0.1.0"

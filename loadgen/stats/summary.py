@@ -1,0 +1,94 @@
+"""What a run means: Run -> Summary. Pure; recomputed from the run folder alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric. Plain figures are over ok requests (NumPy's linear interpolation) and are used by no verdict.
+
+    `adjusted`: inverse CDF over all `offered` requests, a failed one being infinitely late; None = infinitely late
+    (too few requests have it at all). Per-token metrics (itl, chunk_gap) count gaps; an unfinished request adds the
+    gaps it owes. Quantile keys: p50, p75, p90, p95, p99, p99.9.
+    """
+
+    n: int
+    offered: int
+    mean: float | None
+    sd: float | None
+    min: float | None
+    max: float | None
+    quantiles: dict[str, float | None]
+    adjusted: dict[str, float | None]
+
+
+class Goodput(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests that met every limit. `attainment` is their share of offered; `rps` their rate (None for a burst)."""
+
+    limits_s: dict[str, float]
+    good: int
+    attainment: float | None
+    rps: float | None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer to "can the measurement be trusted?": what was found, its limit, and what to do about it."""
+
+    name: str
+    effect: Literal["info", "warning", "invalid_itl", "invalid"]
+    text: str
+    remedy: str = ""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds, tokens, requests per second throughout; None where a figure is not defined.
+
+    `metrics`, over measured rows: ttft_s, ttft_from_start_s, ttft_from_send_s, ttft_visible_s, e2e_s,
+    e2e_from_start_s, tpot_s, tpot_adjusted_s, itl_s, chunk_gap_s, longest_stall_s, normalized_latency_s, send_lag_s,
+    connect_s, time_to_reject_s, cap_wait_s, prompt_tokens, output_tokens.
+    """
+
+    run_id: str
+    name: str
+    source: Literal["http", "virtual", "merged"]
+    target: str
+    model: str | None
+    complete: bool
+    interrupted: bool
+    window_start_s: float
+    window_end_s: float
+    window_by: Literal["duration", "count", "burst"]
+
+    offered: int
+    outcomes: dict[str, int]
+    errors: list[tuple[str, int]]
+    statuses: dict[str, int]
+    warnings: dict[str, int]
+    tokens_from: dict[str, int]
+    itl_assumed: bool
+
+    offered_rps: float | None
+    completed_rps: float | None
+    output_tokens_per_s: float | None
+    makespan_s: float | None
+    makespan_output_tokens_per_s: float | None
+    makespan_total_tokens_per_s: float | None
+    wasted_tokens: int
+    rejection_rate: float | None
+    error_rate: float | None
+    error_rates: dict[str, float]
+    in_flight_max: int
+    in_flight_mean: float | None
+    overloaded: bool | None
+
+    metrics: dict[str, Distribution]
+    goodput: Goodput | None
+    partly_closed_loop: bool
+
+    findings: list[Finding]
+    validity: Literal["VALID", "INVALID"]
+    itl_valid: bool
+    rows_seen: dict[str, int]

@@ -1,0 +1,77 @@
+"""The house stands: imports go down only, and pure rooms stay pure."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "loadgen"
+
+# The level of each module or room; a module may import its own room and any lower level.
+LEVELS = {
+    "units": 0, "strict_yaml": 0, "scenario": 0, "plan": 0, "run": 0,
+    "workload": 1, "stats": 1, "engine": 1,
+    "client": 2, "engine.serve": 2,
+    "drive": 3, "compare": 3,
+    "report": 4,
+    "cli": 5, "__main__": 5,
+}  # fmt: skip
+PURE = ("units", "strict_yaml", "scenario", "plan", "workload", "stats", "engine")
+IMPURE_MODULES = {"asyncio", "socket", "time", "random", "httpx", "aiohttp", "uvloop", "threading", "subprocess"}
+MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py" or p.stat().st_size)
+
+
+def place(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    dotted = ".".join(p for p in parts if p != "__init__")
+    return dotted if dotted in LEVELS else (parts[0] if parts[0] in LEVELS else "")
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_down_only(path: Path) -> None:
+    """No module imports from a higher level, nor from a sibling room of its own level above 0."""
+    here = place(path)
+    if not here:  # the package's own __init__ and data files
+        return
+    for line, name in imports(path):
+        if not name.startswith("loadgen."):
+            continue
+        inner = name.removeprefix("loadgen.")
+        there = next((key for key in sorted(LEVELS, key=len, reverse=True) if f"{inner}.".startswith(f"{key}.")), None)
+        if there is None or there.split(".")[0] == here.split(".")[0]:
+            continue
+        same_floor = LEVELS[there] == LEVELS[here] and LEVELS[here] in (0, 3, 5)
+        assert LEVELS[there] < LEVELS[here] or same_floor, f"{path}:{line}: {here} imports {there}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_pure_rooms_touch_no_world(path: Path) -> None:
+    """Levels 0 and 1 hold no clock, socket, event loop, unseeded random or print."""
+    here = place(path)
+    if here.split(".")[0] not in PURE or here == "engine.serve":
+        return
+    for line, name in imports(path):
+        assert name.split(".")[0] not in IMPURE_MODULES, f"{path}:{line}: {here} imports {name}"
+    for node in ast.walk(ast.parse(path.read_text())):
+        is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        assert not is_print, f"{path}: {here} prints"
+
+
+def test_the_client_knows_nothing_of_the_engine_nor_the_engine_of_the_client() -> None:
+    """They meet only over HTTP or through Plan and Run."""
+    for room, other in (("client", "loadgen.engine"), ("engine", "loadgen.client")):
+        for path in (PACKAGE / room).rglob("*.py"):
+            assert not [n for _, n in imports(path) if n.startswith(other)], path
