@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
 Writes = Sequence[tuple[float, bytes]]
@@ -172,8 +172,7 @@ class _Connection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by descent
         self.number = self.server.connections
         self.server.connections += 1
         self.server._open.add(self)
@@ -254,14 +253,18 @@ class _Connection(asyncio.Protocol):
         chunked = reply.framing == "chunked"
         await self.pause(reply.header_delay_s)
         if reply.framing != "raw":
-            self.transport.write(reply.head())
+            await self.send(reply.head())
         for delay_s, data in reply.writes:
             await self.pause(delay_s)
             request.written_at_ns.append(time.perf_counter_ns())
-            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+            await self.send(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
         if chunked and reply.end in ("close", "keep"):
-            self.transport.write(b"0\r\n\r\n")
+            await self.send(b"0\r\n\r\n")
         await self.end(reply.end)
+
+    async def send(self, data: bytes) -> None:
+        self.transport.write(data)
+        await asyncio.sleep(0)  # uvloop gathers the writes of one turn of the loop into one send
 
     async def end(self, how: str) -> None:
         if how == "hang":
@@ -347,19 +350,9 @@ def stream_reply(
 def self_signed(folder: Path) -> tuple[ssl.SSLContext, Path]:
     """A server context for 127.0.0.1 and localhost, and the certificate file a client must trust."""
     key, cert = folder / "key.pem", folder / "cert.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    command += ["-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run(command, check=True, capture_output=True)
+    ask = "openssl req -subj /CN=localhost -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*ask.split(), *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     return context, cert
