@@ -1,0 +1,40 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from loadgen import __version__
+from loadgen.cli import compare, demo, plan, report, run, serve
+
+app = typer.Typer(
+    name="loadgen",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Open-loop load tester for streaming LLM servers.",
+    epilog="Exit codes: 0 good, 1 no request was ok, 2 usage, 4 measurement not to be trusted, "
+    "5 server unreachable, 70 our bug, 130 interrupted.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"loadgen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Open-loop load tester for streaming LLM servers: TTFT, inter-token latency, p99 and rejection rates."""
+
+
+for command in (run.run, compare.compare, plan.plan, serve.serve, report.report, demo.demo):
+    app.command()(command)

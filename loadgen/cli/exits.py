@@ -1,0 +1,34 @@
+"""The exit codes, in one place."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from loadgen.stats.summary import Summary
+
+
+class Exit(IntEnum):
+    """What the shell sees."""
+
+    OK = 0
+    FAILED = 1  # no request was ok
+    USAGE = 2  # the command line or the scenario is wrong; nothing was sent
+    INVALID = 4  # the measurement cannot be trusted
+    UNREACHABLE = 5  # no server there, or it refused us at preflight
+    CRASHED = 70  # our own bug; what was recorded is kept
+    INTERRUPTED = 130
+
+
+def of_run(summary: Summary) -> Exit:
+    """The code of one run without SLOs. Whether it can be trusted comes first."""
+    if summary.interrupted:
+        return Exit.INTERRUPTED
+    if summary.validity == "INVALID":
+        return Exit.INVALID
+    return Exit.OK if summary.outcomes.get("ok") else Exit.FAILED
+
+
+def of_comparison(summaries: list[Summary]) -> Exit:
+    """The code of a comparison: a variant that was interrupted or cannot be trusted decides."""
+    codes = {of_run(summary) for summary in summaries}
+    return next((code for code in (Exit.INTERRUPTED, Exit.INVALID) if code in codes), Exit.OK)

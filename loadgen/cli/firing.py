@@ -1,0 +1,128 @@
+"""A run over HTTP as a user sees it: preflight, live progress, signals; the bundled server where there is no target."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from loadgen.cli.flags import api_key
+from loadgen.drive import Order, bundled_server, fire
+from loadgen.run import Run
+from loadgen.scenario import Target
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loadgen.client import Counters, Stop
+    from loadgen.client.preflight import Preflight
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to go about a run over HTTP, whatever its scenario. `console` is for progress, on stderr."""
+
+    console: Console
+    quiet: bool = False
+    preflight: bool = True
+    wait_ready_s: float | None = None
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` on uvloop where there is one."""
+    if sys.platform == "win32":
+        return asyncio.run(work)
+    import uvloop
+
+    return uvloop.run(work)
+
+
+async def fired(order: Order, manner: Manner) -> Run:
+    """The order's plan, fired at its scenario's target or at the bundled engine, served for the occasion.
+
+    Raises ScenarioError or Unreachable before anything is sent or written.
+    """
+    from loadgen.client import Counters, Stop
+
+    async with AsyncExitStack() as stack:
+        target, found = order.scenario.target, None
+        key = api_key(target.api_key_env) if target else None
+        if target:
+            found = await _preflight(order, target, key, manner)
+        else:
+            target = await stack.enter_async_context(bundled_server(order.scenario.engine))
+        counters, stop = Counters(), Stop()
+        stack.enter_context(_signals(stop, manner, order.scenario.drain_s))
+        await stack.enter_async_context(_watched(counters, order, manner))
+        return await fire(
+            order,
+            target,
+            preflight=found,
+            api_key=key,
+            counters=counters,
+            stop=stop,
+            is_bundled=order.scenario.target is None,
+        )
+
+
+async def _preflight(order: Order, target: Target, key: str | None, manner: Manner) -> Preflight | None:
+    from loadgen.client.preflight import preflight, wait_ready
+
+    if manner.wait_ready_s is not None:
+        await wait_ready(target, key, manner.wait_ready_s)
+    if not manner.preflight:
+        return None
+    found = await preflight(target, key, order.scenario.timeouts, ignore_eos=order.scenario.load.ignore_eos)
+    if not manner.quiet:
+        for note in found.notes:
+            manner.console.print(f"preflight: {note}", markup=False, highlight=False)
+    return found
+
+
+@contextmanager
+def _signals(stop: Stop, manner: Manner, drain_s: float) -> Iterator[None]:
+    """Ctrl-C or SIGTERM once: stop sending and drain; twice: save now."""
+    loop = asyncio.get_running_loop()
+
+    def asked() -> None:
+        if stop.asked:
+            stop.now()
+            return
+        stop.drain()
+        manner.console.print(
+            f"stopping: waiting at most {drain_s:g} s for what is in flight; once more to cut it"
+        )
+
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    with suppress(NotImplementedError):  # no signal handlers on Windows' event loops
+        for s in before:
+            loop.add_signal_handler(s, asked)
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            loop.remove_signal_handler(s)
+            signal.signal(s, handler)
+
+
+@asynccontextmanager
+async def _watched(counters: Counters, order: Order, manner: Manner) -> AsyncIterator[None]:
+    from loadgen.report.live import watch
+
+    if manner.quiet:
+        yield
+        return
+    view = asyncio.create_task(watch(counters, len(order.plan), manner.console, now=time.monotonic))
+    try:
+        yield
+    finally:
+        view.cancel()
+        with suppress(asyncio.CancelledError):
+            await view

@@ -1,0 +1,62 @@
+"""Where words go: results to stdout, progress and remarks to stderr; with --json only JSON on stdout."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loadgen.compare import Comparison
+    from loadgen.stats.summary import Summary
+
+
+@dataclass
+class Words:
+    """The two consoles of a command. `quiet` silences progress and remarks, never results or errors."""
+
+    as_json: bool = False
+    quiet: bool = False
+
+    @cached_property
+    def progress(self) -> Console:
+        return _console(to_stderr=True)
+
+    @cached_property
+    def results(self) -> Console:
+        return _console(to_stderr=self.as_json)
+
+    def say(self, remark: str) -> None:
+        if not self.quiet:
+            self.progress.print(remark, markup=False, highlight=False)
+
+    def summary(self, summary: Summary, folder: Path) -> None:
+        from loadgen.report.terminal import print_summary
+        from loadgen.stats import to_json
+
+        print_summary(summary, self.results, folder=folder)
+        if self.as_json:
+            self.json(to_json(summary))
+
+    def comparison(self, comparison: Comparison) -> None:
+        import msgspec
+
+        from loadgen.report.terminal import print_comparison
+
+        print_comparison(comparison, self.results)
+        if self.as_json:
+            self.json(msgspec.json.format(msgspec.json.encode(comparison)))
+
+    def json(self, document: bytes) -> None:
+        sys.stdout.write(document.decode().rstrip() + "\n")
+
+
+def _console(*, to_stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if to_stderr else sys.stdout
+    return Console(stderr=to_stderr, width=None if stream.isatty() else 100, highlight=False)

@@ -1,0 +1,191 @@
+"""One Scenario becomes one run folder: fired over HTTP on the wall clock, or simulated in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Literal
+
+from loadgen.plan import Plan
+from loadgen.run import RequestRecord, Run, RunHeader, RunWriter, load
+from loadgen.scenario import Engine, Scenario, Target
+from loadgen.stats.summary import Summary
+
+if TYPE_CHECKING:
+    from loadgen.client import Counters, Stop
+    from loadgen.client.preflight import Preflight
+
+BUNDLED = "bundled engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What one run is to be, where it goes, how it was asked for. Without a `salt` the run id salts the prompts."""
+
+    scenario: Scenario
+    plan: Plan
+    folder: Path
+    run_id: str
+    command: list[str] = field(default_factory=list)
+    salt: str = ""
+
+    def header(self, source: Literal["http", "virtual"], target: str, model: str | None) -> RunHeader:
+        window = self.plan.window
+        return RunHeader(
+            run_id=self.run_id,
+            name=self.scenario.name,
+            source=source,
+            scenario=self.scenario.as_asked(),
+            plan_digest=self.plan.digest(),
+            plan_rows=len(self.plan),
+            window_start_s=window.start_ns / 1e9,
+            window_end_s=window.end_ns / 1e9,
+            window_by=window.by,
+            salt=self.salt or self.run_id,
+            target=target,
+            model=model,
+            command=self.command,
+            versions=_versions(),
+            host=_host(),
+        )
+
+
+def new_run_id(name: str) -> str:
+    """Unique and sortable: when, what, and a random end."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}-{token_hex(3)}"
+
+
+def simulate(order: Order) -> Run:
+    """The plan on the bundled engine in virtual time."""
+    from loadgen.engine import simulate as in_virtual_time
+
+    engine = order.scenario.engine
+    header = order.header("virtual", BUNDLED, engine.model_name)
+    with RunWriter(order.folder) as writer:
+        writer.write_header(header)
+        due = 0
+        for record in in_virtual_time(order.plan, engine, run_id=order.run_id):
+            writer.append(record)
+            due += 1
+        header.rows_due, header.rows_not_sent, header.complete = due, 0, True
+        writer.write_header(header)
+    return load(order.folder)
+
+
+async def fire(
+    order: Order,
+    target: Target,
+    *,
+    preflight: Preflight | None,
+    api_key: str | None,
+    counters: Counters,
+    stop: Stop,
+    is_bundled: bool = False,
+) -> Run:
+    """The plan over HTTP at `target`. Whatever happens, what was measured is in the folder.
+
+    Raises what broke the run on our own side, after the records were saved.
+    """
+    from loadgen.client import run as run_client
+    from loadgen.workload import prompt_maker
+
+    model = target.model or (preflight.model if preflight else None)
+    header = order.header("http", BUNDLED if is_bundled else target.base_url, model)
+    header.preflight = preflight.facts if preflight else None
+    header.notes = list(preflight.notes) if preflight else []
+    with RunWriter(order.folder) as writer:
+
+        def started(origin_ns: int) -> None:
+            header.started_at = datetime.now(UTC).isoformat()
+            header.clock_origin_monotonic_ns = origin_ns
+            writer.write_header(header)
+
+        def ended(record: RequestRecord) -> None:
+            header.rows_due = (header.rows_due or 0) + 1
+            writer.append(record)
+
+        try:
+            header.health = await run_client(
+                order.plan,
+                order.scenario,
+                target,
+                model=model,
+                api_key=api_key,
+                run_id=order.run_id,
+                prompt=prompt_maker(order.plan.prompts, order.salt or order.run_id),
+                on_start=started,
+                on_record=ended,
+                counters=counters,
+                stop=stop,
+            )
+            header.complete = True
+        except BaseException as problem:
+            header.crashed = type(problem).__name__
+            raise
+        finally:
+            header.interrupted = stop.asked
+            header.rows_not_sent = counters.unsent
+            writer.write_header(header)
+    return load(order.folder)
+
+
+def conclude(run: Run, folder: Path) -> Summary:
+    """Summarise a run and write summary.json and vllm.json beside its records."""
+    from loadgen.stats import summarize, to_json, vllm_result
+
+    summary = summarize(run)
+    (folder / "summary.json").write_bytes(to_json(summary))
+    (folder / "vllm.json").write_text(json.dumps(vllm_result(run, summary), indent=1, allow_nan=False) + "\n")
+    return summary
+
+
+@asynccontextmanager
+async def bundled_server(engine: Engine) -> AsyncIterator[Target]:
+    """The bundled engine served on loopback by a process of its own, which ends with this one."""
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "loadgen", "serve", "--port", "0", "--attached"),
+        *("--engine", json.dumps(engine.model_dump(mode="json", by_alias=True))),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # a Ctrl-C meant for us must not end the server before the drain
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    try:
+        line = (await server.stdout.readline()).decode().strip()
+        if not line:
+            raise RuntimeError("the bundled engine's server did not start; its message stands above")
+        yield Target(base_url=line, model=engine.model_name)
+    finally:
+        server.stdin.close()
+        try:
+            await asyncio.wait_for(server.wait(), 5.0)
+        except TimeoutError:
+            server.kill()
+            await server.wait()
+
+
+def _versions() -> dict[str, str]:
+    names = ("loadgen", "numpy", "httptools", "uvloop", "aiohttp")
+    return {"python": platform.python_version()} | {name: version(name) for name in names if _installed(name)}
+
+
+def _installed(name: str) -> bool:
+    return name != "uvloop" or sys.platform != "win32"
+
+
+def _host() -> dict[str, Any]:
+    facts: dict[str, Any] = {"name": platform.node(), "system": platform.platform(), "cpus": os.cpu_count()}
+    if hasattr(os, "getloadavg"):
+        facts["load_average"] = [round(x, 2) for x in os.getloadavg()]
+    return facts

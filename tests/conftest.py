@@ -1,0 +1,15 @@
+"""What every test run says at its end: how many tests there are, ran, and were left out."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    stats = terminalreporter.stats
+    ran = sum(len(stats.get(kind, [])) for kind in ("passed", "failed", "xfailed", "xpassed"))
+    left_out = len(stats.get("deselected", []))
+    terminalreporter.write_line(
+        f"collected {ran + left_out + len(stats.get('skipped', []))}, ran {ran}, deselected {left_out} "
+        "(marked slow: they take seconds of real time; run them with: python -m pytest -m slow)"
+    )
