@@ -1,4 +1,4 @@
-"""A run over HTTP as a user sees it: preflight, live progress, signals; the bundled server where there is no target."""
+"""A run over HTTP as users see it: preflight, progress, signals; the bundled server where no target is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags laid over a scenario file, or making a scenario alone. Names as in vLLM's benchmark where it has them."""
+"""Flags laid over a scenario file, or making one alone. Names as in vLLM's benchmark where it has them."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _goodput(limits: list[str]) -> dict[str, str]:
 
 
 def joined(argv: list[str]) -> list[str]:
-    """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, and `--header` likewise, as vLLM's users write them."""
+    """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, and `--header` likewise: vLLM's form works."""
     out: list[str] = []
     flag, value_due = "", False
     for word in argv:

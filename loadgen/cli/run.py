@@ -126,7 +126,8 @@ def run(
     words = Words(as_json, quiet)
     wait_ready_s = duration_flag("--wait-ready", wait_ready)
     run_id = drive.new_run_id(asked.name)
-    order = drive.Order(asked, draw(asked), out or Path("runs") / run_id, run_id, command_line(), salt or "")
+    folder = out or Path("runs") / run_id
+    order = drive.Order(asked, draw(asked), folder, run_id, command_line(), salt or None)
     if virtual:
         done = drive.simulate(order)
     else:

@@ -1,0 +1,84 @@
+"""Our own bug is loud: exit 70, a traceback, and the records kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from loadgen.cli import main
+from loadgen.run import load
+
+SCENARIO = """\
+engine: {cost: {kind: fixed, step: 1ms}}
+load: {arrivals: {kind: constant, rate: 100/s}, num_requests: 20, prompt_tokens: 4, output_tokens: 2, tail: false}
+variants: {a: {engine: {batching: static}}, b: {engine: {batching: continuous}}}
+"""
+
+
+def bug(*_args: object, **_kwargs: object) -> NoReturn:
+    raise RuntimeError("planted bug")
+
+
+def code(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["loadgen", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("words", "breaks"),
+    [
+        (["run", "single.yaml", "--virtual"], "loadgen.workload.draw"),
+        (["plan", "single.yaml"], "loadgen.workload.draw"),
+        (["compare", "both.yaml", "--virtual"], "loadgen.workload.draw"),
+        (["demo"], "loadgen.workload.draw"),
+        (["report", "."], "loadgen.run.load"),
+        (["serve", "single.yaml", "--port", "0"], "loadgen.engine.serve.serve"),
+    ],
+    ids=lambda v: v[0] if isinstance(v, list) else "",
+)
+def test_every_command_reports_our_own_bug_as_ours(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    breaks: str,
+) -> None:
+    """An exception of ours ends any command with 70 and asks for a report."""
+    monkeypatch.chdir(tmp_path)
+    Path("both.yaml").write_text(SCENARIO)
+    Path("single.yaml").write_text(SCENARIO[: SCENARIO.index("variants")])
+    monkeypatch.setattr(breaks, bug)
+    assert code(monkeypatch, *words) == 70
+    err = capsys.readouterr().err
+    assert "planted bug" in err
+    assert "report it" in err
+
+
+def test_a_bug_in_mid_run_keeps_the_records(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was measured before our own failure is in the folder, which says that it is not complete."""
+    monkeypatch.chdir(tmp_path)
+    Path("single.yaml").write_text(SCENARIO[: SCENARIO.index("variants")])
+    from loadgen.run import RunWriter
+
+    append, seen = RunWriter.append, 0
+
+    def fragile(self: RunWriter, record: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 5:
+            raise RuntimeError("planted bug")
+        append(self, record)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RunWriter, "append", fragile)
+    assert code(monkeypatch, "run", "single.yaml", "--out", "r") == 70
+    assert "planted bug" in capsys.readouterr().err
+    run = load(tmp_path / "r")
+    assert len(run.records.index) == 5
+    assert (run.header.complete, run.header.crashed) == (False, "RuntimeError")

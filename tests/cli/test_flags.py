@@ -1,0 +1,157 @@
+"""Flags laid over a scenario, and alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loadgen.cli import flags
+from loadgen.scenario import Burst, Constant, Fixed, Gamma, Poisson, ScenarioError, Target
+
+YAML = """\
+load:
+  arrivals: {kind: poisson, rate: 8/s}
+  num_requests: 100
+  output_tokens: {kind: uniform, min: 1, max: 9}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "mine.yaml"
+    path.write_text(YAML)
+    return str(path)
+
+
+def test_flags_alone_make_a_scenario() -> None:
+    """A vLLM user's flags, and no file, are a whole scenario."""
+    asked = flags.overlay(
+        None,
+        {
+            "base_url": "http://127.0.0.1:8000",
+            "model": "m",
+            "endpoint": "/v1/completions",
+            "request_rate": "8",
+            "num_prompts": 200,
+            "input_len": 512,
+            "output_len": 64,
+            "max_concurrency": 4,
+            "seed": 9,
+            "goodput": ["ttft:500", "tpot:50", "e2el:10000"],
+            "header": ["X-A=1", "X-B: two=2"],
+            "extra_body": '{"temperature": 0}',
+        },
+    )
+    assert asked.target == Target(
+        base_url="http://127.0.0.1:8000",
+        model="m",
+        endpoint="/v1/completions",
+        headers={"X-A": "1", "X-B": "two=2"},
+        extra_body={"temperature": 0},
+    )
+    assert asked.load.arrivals == Poisson(kind="poisson", rate_rps=8)
+    assert asked.load.prompt_tokens == Fixed(tokens=512)
+    assert (asked.load.num_requests, asked.load.max_concurrency, asked.seed) == (200, 4, 9)
+    assert asked.goodput is not None
+    assert (asked.goodput.ttft_s, asked.goodput.tpot_s, asked.goodput.e2e_s) == (0.5, 0.05, 10.0)
+
+
+def test_a_flag_changes_only_what_it_names(file: str) -> None:
+    """An overlaid rate leaves the file's lengths and count as they were."""
+    before, after = flags.overlay(file, {}), flags.overlay(file, {"request_rate": "12"})
+    assert after.load.arrivals == Poisson(kind="poisson", rate_rps=12)
+    assert after.load.output_tokens == before.load.output_tokens
+    assert after.load.num_requests == 100
+
+
+def test_duration_replaces_the_files_count(file: str) -> None:
+    """--duration is another way to stop than num_requests, so it takes its place."""
+    asked = flags.overlay(file, {"duration": "30s"})
+    assert (asked.load.duration_s, asked.load.num_requests) == (30.0, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "arrivals"),
+    [
+        ({"request_rate": "inf"}, Burst(kind="burst")),
+        ({"arrival": "burst"}, Burst(kind="burst")),
+        ({"arrival": "constant"}, Constant(kind="constant", rate_rps=8)),
+        ({"burstiness": 0.25}, Gamma(kind="gamma", rate_rps=8, burstiness=0.25)),
+        ({"arrival": "constant", "request_rate": "90/min"}, Constant(kind="constant", rate_rps=1.5)),
+    ],
+)
+def test_arrival_flags(file: str, given: dict[str, object], arrivals: object) -> None:
+    """Rate, burstiness and kind together name one arrival process."""
+    assert flags.overlay(file, given).load.arrivals == arrivals
+
+
+@pytest.mark.parametrize(("text", "seconds", "count"), [("10s", 10.0, 0), ("20", 0.0, 20)])
+def test_warmup_is_a_duration_or_a_count(file: str, text: str, seconds: float, count: int) -> None:
+    """--warmup 10s is time, --warmup 20 is requests."""
+    load = flags.overlay(file, {"warmup": text}).load
+    assert (load.warmup_s, load.warmup_requests) == (seconds, count)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"request_rate": "-1"}, "above zero"),
+        ({"request_rate": "0"}, "above zero"),
+        ({"request_rate": "fast"}, "not a rate"),
+        ({"model": "m"}, "--base-url"),
+        ({"arrival": "burst", "request_rate": "3"}, "contradict"),
+        ({"num_prompts": 3, "duration": "3s"}, "not both"),
+        ({"goodput": ["itl:3"]}, "ttft"),
+        ({"base_url": "http://x", "header": ["novalue"]}, "NAME=VALUE"),
+        ({"base_url": "http://x", "extra_body": "{"}, "not JSON"),
+        ({"base_url": "http://u:secret@x"}, "user name or password"),
+        ({"duration": "3"}, "unit"),
+    ],
+)
+def test_a_wrong_flag_is_one_clear_line(file: str, given: dict[str, object], words: str) -> None:
+    """What is wrong with a flag is said in one line."""
+    with pytest.raises(ScenarioError, match=words) as told:
+        flags.overlay(file, given)
+    assert "\n" not in str(told.value)
+    assert "secret" not in str(told.value)
+
+
+def test_flags_without_any_load_say_what_is_missing() -> None:
+    """`loadgen run` with nothing at all asks for arrivals."""
+    with pytest.raises(ScenarioError, match="arrive"):
+        flags.overlay(None, {})
+
+
+def test_a_shipped_scenario_goes_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`quickstart` is found from any folder."""
+    monkeypatch.chdir(tmp_path)
+    assert flags.read("quickstart").name == "quickstart"
+
+
+def test_several_values_after_one_flag_are_split() -> None:
+    """vLLM's `--goodput a:1 b:2` reads as two, and what follows stays a positional."""
+    given = ["run", "--goodput", "ttft:500", "tpot:50", "s.yaml", "--header", "A=1", "B=2", "--seed", "1"]
+    assert flags.joined(given) == [
+        *("run", "--goodput", "ttft:500", "--goodput", "tpot:50", "s.yaml"),
+        *("--header", "A=1", "--header", "B=2", "--seed", "1"),
+    ]
+
+
+def test_the_key_comes_from_the_named_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unset variable is the user's mistake, named."""
+    monkeypatch.setenv("MY_KEY", "sk-1")
+    assert flags.api_key("MY_KEY") == "sk-1"
+    assert flags.api_key(None) is None
+    monkeypatch.delenv("MY_KEY")
+    with pytest.raises(ScenarioError, match="MY_KEY is not set"):
+        flags.api_key("MY_KEY")
+
+
+def test_header_values_never_reach_the_kept_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line in run.json masks what headers held."""
+    monkeypatch.setattr(
+        "sys.argv", ["loadgen", "run", "--header", "Authorization: Bearer sk-9", "--header=K=sk-8"]
+    )
+    kept = flags.command_line()
+    assert kept == ["loadgen", "run", "--header", "Authorization=***", "--header=K=***"]
