@@ -1,0 +1,5 @@
+"""The bundled mini-engine: one scheduler, driven in virtual time (`simulate`) or on the wall clock (`serve`)."""
+
+from loadgen.engine.simulate import simulate
+
+__all__ = ["simulate"]
