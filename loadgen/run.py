@@ -1,17 +1,35 @@
 """What happened: one RequestRecord for every row that fell due, and the run folder that keeps them.
 
 The folder is the interface between the stages: `run.json` (RunHeader) and the append-only `records.jsonl`
-(RequestRecord). A key may be added, never renamed; readers ignore keys they do not know.
+(RequestRecord). A key may be added, never renamed; readers ignore keys they do not know. JSON is strict:
+NaN and infinity are written as null.
 """
 
 from __future__ import annotations
 
+import gc
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Literal
+from itertools import accumulate, islice
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.plan import Phase
+from loadgen.scenario import ScenarioError
 
 SCHEMA = 1
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 class Outcome(StrEnum):
@@ -26,7 +44,7 @@ class Outcome(StrEnum):
     MALFORMED = "malformed"  # 200, but not the promised protocol
     EMPTY = "empty"  # ended with no token, no finish reason and no usage
     TIMEOUT_CONNECT = "timeout_connect"
-    TIMEOUT_FIRST_TOKEN = "timeout_first_token"
+    TIMEOUT_FIRST_TOKEN = "timeout_first_token"  # noqa: S105 (a token of text)
     TIMEOUT_IDLE = "timeout_idle"
     TIMEOUT_TOTAL = "timeout_total"
     ABANDONED = "abandoned"  # the scenario's patience ran out: a miss
@@ -38,11 +56,11 @@ PhaseName = Literal["warmup", "measured", "tail"]
 
 
 class RequestRecord(msgspec.Struct, kw_only=True):
-    """One line of records.jsonl. Instants `*_s` are seconds from the run's start, rounded to whole microseconds.
+    """One line of records.jsonl. Instants `*_s` are seconds from the run's start, in whole microseconds.
 
-    None means "did not happen" or "unknown". `connect_s` and `tls_s` are durations. `gaps_us`: microseconds between
-    successive token events; they add up to last_token - first_token. `event_tokens`: tokens in each token event:
-    None unknown, 1 one each, or a list. `target`: base URL index or name where several; `worker`: process.
+    None means "did not happen" or "unknown". `connect_s` and `tls_s` are durations. `gaps_us`: microseconds
+    between successive token events; they add up to last_token - first_token. `event_tokens`: tokens in each
+    token event: None unknown, 1 one each, or a list. `target`: which server, where several; `worker`: process.
     """
 
     index: int
@@ -87,9 +105,11 @@ class RequestRecord(msgspec.Struct, kw_only=True):
 class Health(msgspec.Struct, kw_only=True):
     """How the client process fared, for validity. Null where the run had no wall clock (virtual).
 
-    Loop stalls: how late a periodic probe in the event loop woke, in the measured window.
+    Loop stalls: how late a periodic probe in the event loop woke, in the measured window, beyond its timer's
+    own granularity (1 ms with asyncio's timers): the mean over all probes, a quantile, and the maximum.
     """
 
+    loop_stall_mean_s: float | None = None
     loop_stall_p99_9_s: float | None = None
     loop_stall_max_s: float | None = None
     loop_probes: int = 0
@@ -131,3 +151,276 @@ class RunHeader(msgspec.Struct, kw_only=True):
     preflight: dict[str, Any] | None = None
     health: Health | None = None
     notes: list[str] = []
+
+
+# --- in memory ----------------------------------------------------------------------------------------------
+
+OUTCOMES = tuple(Outcome)
+_BATCH = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """RequestRecords as columns of one length, in the order given, so that a million rows are cheap.
+
+    Numbers are float64 with NaN for null (only here: NaN never reaches a file). `outcome` is a place in
+    OUTCOMES, `phase` a Phase. Row i's gaps are `gaps_us[gap_start[i] : gap_start[i + 1]]`. `per_event`: the
+    tokens in each of its token events, 0 unknown, -1 for `event_tokens[event_start[i] : event_start[i + 1]]`.
+    """
+
+    index: NDArray[np.int64]
+    phase: NDArray[np.uint8]
+    outcome: NDArray[np.uint8]
+    due_s: Floats
+    started_s: Floats
+    connect_s: Floats
+    tls_s: Floats
+    sent_s: Floats
+    headers_s: Floats
+    first_event_s: Floats
+    first_token_s: Floats
+    first_visible_s: Floats
+    last_token_s: Floats
+    ended_s: Floats
+    retry_after_s: Floats
+    status: Floats
+    attempts: Floats
+    asked_prompt_tokens: Floats
+    prompt_tokens: Floats
+    cached_tokens: Floats
+    asked_output_tokens: Floats
+    output_tokens: Floats
+    reasoning_tokens: Floats
+    request_id: list[str]
+    class_: list[str | None]
+    session: list[str | None]
+    target: list[str | None]
+    tokens_from: list[str | None]
+    error: list[str | None]
+    finish_reason: list[str | None]
+    warnings: list[list[str]]
+    gaps_us: NDArray[np.uint32]
+    gap_start: NDArray[np.int64]
+    per_event: NDArray[np.int32]
+    event_tokens: NDArray[np.uint32]
+    event_start: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @classmethod
+    def from_records(cls, records: Iterable[RequestRecord]) -> Self:
+        """The columns of `records`. Raises ValueError, naming the row, for gaps or counts that cannot be."""
+        rest, batches = iter(records), [_columns([])]
+        gaps, events = array("I"), array("I")
+        while batch := list(islice(rest, _BATCH)):
+            for record in batch:
+                _flatten(record, gaps, events)
+            batches.append(_columns(batch))
+        columns = {name: _joined([b[name] for b in batches]) for name in batches[0]}
+        starts = {f"{name}_start": _starts(columns.pop(f"{name}_count")) for name in ("gap", "event")}
+        return cls(
+            **columns,
+            **starts,
+            gaps_us=np.frombuffer(gaps, np.uint32),
+            event_tokens=np.frombuffer(events, np.uint32),
+        )
+
+    def has(self, *outcomes: Outcome) -> Mask:
+        """Rows that ended in one of `outcomes`."""
+        return np.isin(self.outcome, [OUTCOMES.index(o) for o in outcomes])
+
+    @property
+    def gap_count(self) -> NDArray[np.int64]:
+        return np.diff(self.gap_start)
+
+    @property
+    def events(self) -> NDArray[np.int64]:
+        """Token events of each row: one more than its gaps, or none."""
+        return np.where(np.isnan(self.first_token_s), 0, self.gap_count + 1)
+
+    @property
+    def received_tokens(self) -> Floats:
+        """Output tokens that came: as counted in the record, else one for each token event."""
+        return np.where(np.isnan(self.output_tokens), self.events, self.output_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened. `torn_lines`: 1 where the last line of records.jsonl was cut short and is left out."""
+
+    header: RunHeader
+    records: Records
+    torn_lines: int = 0
+
+    def asked(self, *path: str) -> Any:
+        """What the scenario says at `path`, as it is printed there; None where it says nothing."""
+        value: Any = self.header.scenario
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+
+def _flatten(record: RequestRecord, gaps: array[int], events: array[int]) -> None:
+    try:
+        gaps.fromlist(record.gaps_us)
+        if isinstance(record.event_tokens, list):
+            events.fromlist(record.event_tokens)
+    except OverflowError:
+        raise ValueError(f"row {record.index}: a gap or a token count is negative or too large") from None
+    events_seen = 0 if record.first_token_s is None else len(record.gaps_us) + 1
+    if isinstance(record.event_tokens, list) and len(record.event_tokens) != events_seen:
+        raise ValueError(f"row {record.index}: event_tokens does not have one entry for each token event")
+
+
+def _columns(batch: list[RequestRecord]) -> dict[str, Any]:
+    listed = [r.event_tokens for r in batch]
+    return {
+        "index": np.array([r.index for r in batch], np.int64),
+        "phase": np.array([_PHASES[r.phase] for r in batch], np.uint8),
+        "outcome": np.array([_CODES[r.outcome] for r in batch], np.uint8),
+        "gap_count": [len(r.gaps_us) for r in batch],
+        "event_count": [len(e) if isinstance(e, list) else 0 for e in listed],
+        "per_event": np.array([-1 if isinstance(e, list) else e or 0 for e in listed], np.int32),
+        **{name: np.array(list(map(attrgetter(name), batch)), np.float64) for name in _NUMBERS},
+        **{name: list(map(attrgetter(name), batch)) for name in _OBJECTS},
+    }
+
+
+_NUMBERS = [field.name for field in fields(Records) if field.type == "Floats"]
+_OBJECTS = [field.name for field in fields(Records) if str(field.type).startswith("list")]
+_PHASES = {phase.name.lower(): phase.value for phase in Phase}
+_CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+
+
+def _joined(parts: list[Any]) -> Any:
+    if parts and isinstance(parts[0], list):
+        return [value for part in parts for value in part]
+    return np.concatenate(parts)
+
+
+def _starts(counts: list[int]) -> NDArray[np.int64]:
+    return np.fromiter(accumulate(counts, initial=0), np.int64, len(counts) + 1)
+
+
+# --- on disk ------------------------------------------------------------------------------------------------
+
+
+class RunWriter:
+    """Writes a run folder as the run goes on. A record is with the operating system once `append` returns.
+
+    Makes `folder`. Raises ScenarioError where it exists and is not empty, or cannot be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise ScenarioError(f"{folder} is not empty: choose another folder with --out, or remove it")
+            self._records = (folder / "records.jsonl").open("ab")
+        except OSError as problem:
+            raise ScenarioError(
+                f"cannot make the run folder {folder}: {problem.strerror}; choose another with --out"
+            ) from None
+        self._folder = folder
+        self._encode = msgspec.json.Encoder().encode
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write_header(self, header: RunHeader) -> None:
+        """Write run.json, whole or not at all; may be called again."""
+        half = self._folder / "run.json.half"
+        with half.open("wb") as file:
+            file.write(msgspec.json.format(self._encode(header), indent=1) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(self._folder / "run.json")
+
+    def append(self, record: RequestRecord) -> None:
+        self._records.write(self._encode(record) + b"\n")
+        self._records.flush()  # one write of the whole line: a killed run loses nothing that had ended
+
+    def close(self) -> None:
+        if not self._records.closed:
+            os.fsync(self._records.fileno())
+            self._records.close()
+
+
+def load(folder: Path) -> Run:
+    """The run in `folder`. A last line cut short is left out and counted; a row recorded twice is an error.
+
+    Raises ScenarioError where it is no run folder, was written by another schema, or holds a broken line.
+    """
+    header = _header(folder / "run.json")
+    path = folder / "records.jsonl"
+    if not path.is_file():
+        raise ScenarioError(f"{folder} is not a whole run folder: it has no records.jsonl")
+    lines = _Lines(path)
+    with _gc_paused():
+        try:
+            records = Records.from_records(lines)
+        except ValueError as problem:
+            raise ScenarioError(f"{path}: {problem}") from None
+    _refuse_twins(records, path)
+    return Run(header, records, lines.torn)
+
+
+def _header(path: Path) -> RunHeader:
+    if not path.is_file():
+        raise ScenarioError(f"{path.parent} is not a run folder: it has no run.json")
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any]).get("schema")
+        if found != SCHEMA:
+            raise ScenarioError(
+                f"{path}: schema {found} is not {SCHEMA}, the one this version of loadgen reads"
+            )
+        return msgspec.json.decode(path.read_bytes(), type=RunHeader)
+    except msgspec.DecodeError as problem:
+        raise ScenarioError(f"{path}: {problem}") from None
+
+
+class _Lines:
+    """The records of records.jsonl in order; `torn` is 1 afterwards where the last line was cut short."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.torn = 0
+
+    def __iter__(self) -> Iterator[RequestRecord]:
+        decode = msgspec.json.Decoder(RequestRecord).decode
+        with self._path.open("rb", buffering=1 << 20) as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    record = decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+                    if line.endswith(b"\n"):
+                        raise ScenarioError(f"{self._path}:{number}: {problem}") from None
+                    self.torn = 1
+                    return
+                yield record
+
+
+def _refuse_twins(records: Records, path: Path) -> None:
+    order = np.argsort(records.index, kind="stable")
+    twins = np.flatnonzero(np.diff(records.index[order]) == 0)
+    if twins.size:
+        first, again = order[twins[0]], order[twins[0] + 1]
+        raise ScenarioError(
+            f"{path}:{again + 1}: row {records.index[again]} stands on line {first + 1} already"
+        )
+
+
+@contextmanager
+def _gc_paused() -> Iterator[None]:
+    """Millions of objects that all live: looking for cycles among them would take most of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
