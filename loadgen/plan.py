@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Literal, Self
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ class Window:
     """The measured part of a run, [start, end) in nanoseconds from the run's start.
 
     by `duration`: as the scenario says. by `count`: from the first measured due to the last, both included.
-    by `burst`: every measured row is due at one instant, so there is no rate.
+    by `burst`: every measured row is due at one instant, start and end, so there is no rate.
     """
 
     start_ns: int
@@ -35,9 +36,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class PromptRecipe:
-    """How to make the prompts: `kind` and the seed; with the plan's token counts this fixes them, the salt apart.
+    """How to make the prompts: with the plan's token counts, `kind` and `seed` fix them, the salt apart.
 
-    `texts` holds the prompts that were written out, by row; the other rows' are synthetic.
+    `texts` holds the prompts that were written out, by row index; the other rows' are synthetic.
     """
 
     seed: int
@@ -45,12 +46,25 @@ class PromptRecipe:
     texts: tuple[str | None, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+# The columns, and how each is spelled in a digest.
+_COLUMNS = {
+    "index": "<i8",
+    "due_ns": "<i8",
+    "prompt_tokens": "<i4",
+    "output_tokens": "<i4",
+    "phase": "<u1",
+    "priority": "<i4",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """Rows sorted by due time: warm-up, then measured. Tail rows come from `tail()` as they are needed.
 
-    Columns, all of length n: `index` int64; `due_ns` int64, from the run's start; `prompt_tokens` and
-    `output_tokens` int32, as asked; `phase` uint8 (Phase); `priority` int32.
+    Columns, all of length n and read-only: `index` int64; `due_ns` int64, from the run's start;
+    `prompt_tokens` and `output_tokens` int32, as asked; `phase` uint8 (Phase); `priority` int32.
+    `ids`, where given, are by position. Raises ValueError where the columns differ in length or the rows are
+    not sorted.
     """
 
     index: NDArray[np.int64]
@@ -64,21 +78,68 @@ class Plan:
     ids: tuple[str | None, ...] | None = None
     more: Callable[[], Iterator[Plan]] | None = None
 
+    def __post_init__(self) -> None:
+        if {len(getattr(self, name)) for name in _COLUMNS} != {len(self)}:
+            raise ValueError("the columns of a plan differ in length")
+        if np.any(self.due_ns[1:] < self.due_ns[:-1]):
+            raise ValueError("the rows of a plan are not sorted by due time")
+        for name in _COLUMNS:
+            getattr(self, name).setflags(write=False)
+
     def __len__(self) -> int:
         return len(self.due_ns)
 
     def tail(self) -> Iterator[Plan]:
-        """Blocks of further rows from the same streams, phase TAIL, without end; nothing where arrivals have an end."""
+        """Blocks of further rows from the same streams, phase TAIL, without end.
+
+        Each call starts anew with the row after the plan's last. Nothing where arrivals have an end.
+        """
         return iter(()) if self.more is None else self.more()
 
     def digest(self) -> str:
-        """SHA-256 over the integer columns and the prompt recipe; no float and no salt enters it."""
-        h = hashlib.sha256(b"loadgen plan 1\n")
-        for column in (self.index, self.due_ns, self.prompt_tokens, self.output_tokens, self.phase, self.priority):
-            h.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
-        h.update(repr((self.prompts.kind, self.prompts.seed, self.prompts.texts, self.ids)).encode())
+        """SHA-256 over the columns, the window, the ids and the prompt recipe.
+
+        Whole numbers and UTF-8 text only: no float and no salt enters it, so it is the same everywhere.
+        """
+        h = hashlib.sha256(b"loadgen plan 2\n")
+        for name, spelling in _COLUMNS.items():
+            h.update(f"{name} {len(self)}\n".encode())
+            h.update(getattr(self, name).astype(spelling).tobytes())
+        h.update(f"window {self.window.start_ns} {self.window.end_ns} {self.window.by}\n".encode())
+        h.update(f"prompts {self.prompts.kind} {self.prompts.seed}\n".encode())
+        _hash_texts(h.update, "texts", self.prompts.texts)
+        _hash_texts(h.update, "ids", self.ids)
         return h.hexdigest()
 
-    def shard(self, k: int, of: int) -> Self:
-        """Every `of`-th row from the k-th on, with its absolute due time: the plan is split, never the rate."""
-        raise NotImplementedError
+    def shard(self, k: int, of: int) -> Plan:
+        """Every `of`-th row from the k-th on, with its absolute due time: the plan is split, never the rate.
+
+        The tail is split alike; all `of` shards together hold every row once. Raises ValueError unless
+        0 <= k < of.
+        """
+        if not 0 <= k < of:
+            raise ValueError(f"there is no shard {k} of {of}")
+        more = None if self.more is None else partial(_tail_shard, self.more, (k - len(self)) % of, of)
+        return self._every(k, of, more)
+
+    def _every(self, first: int, step: int, more: Callable[[], Iterator[Plan]] | None = None) -> Plan:
+        picked = slice(first, None, step)
+        columns: dict[str, Any] = {name: getattr(self, name)[picked] for name in _COLUMNS}
+        return replace(self, **columns, ids=self.ids and self.ids[picked], more=more)
+
+
+def _tail_shard(more: Callable[[], Iterator[Plan]], first: int, of: int) -> Iterator[Plan]:
+    """Every `of`-th row of the tail from its `first` on, across the borders of its blocks."""
+    for block in more():
+        mine = block._every(first, of)
+        first = (first - len(block)) % of
+        if len(mine):
+            yield mine
+
+
+def _hash_texts(update: Callable[[bytes], object], name: str, texts: tuple[str | None, ...] | None) -> None:
+    """Each text after its length, so that no two lists are spelled alike; -1 stands for an absent one."""
+    update(f"{name} {-1 if texts is None else len(texts)}\n".encode())
+    for text in texts or ():
+        raw = b"" if text is None else text.encode()
+        update(b"%d\n" % (-1 if text is None else len(raw)) + raw)
