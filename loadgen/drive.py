@@ -30,14 +30,14 @@ BUNDLED = "bundled engine"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one run is to be, where it goes, how it was asked for. Without a `salt` the run id salts the prompts."""
+    """What one run is to be, where it goes, how it was asked for. No `salt`: the run id salts prompts."""
 
     scenario: Scenario
     plan: Plan
     folder: Path
     run_id: str
     command: list[str] = field(default_factory=list)
-    salt: str = ""
+    salt: str | None = None
 
     def header(self, source: Literal["http", "virtual"], target: str, model: str | None) -> RunHeader:
         window = self.plan.window
