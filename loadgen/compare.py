@@ -1,0 +1,280 @@
+"""A Comparison: several Summaries of one Plan side by side, each figure as a ratio to the first variant's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from loadgen.scenario import ScenarioError
+from loadgen.stats.summary import Distribution, Summary
+
+TIE = 0.01  # the best two within 1 %: one run each cannot tell them apart, and no winner is named
+
+# The rows that decide.
+_MAKESPAN, _ATTAINMENT, _E2E = "makespan_output_tokens_per_s", "attainment", "e2e_p99_adjusted_s"
+
+Unit = Literal["s", "s/token", "tokens/s", "requests/s", "share"]
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one variant's figures come from, and whether they can be trusted."""
+
+    source: Literal["http", "virtual", "merged"]
+    target: str
+    model: str | None
+    validity: Literal["VALID", "INVALID"]
+    offered: int
+    ok: int
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure by variant, in `unit`.
+
+    `ratios`: value / the baseline's value ("x baseline"); None where either is None or the baseline is 0.
+    `n`: the samples behind each value. A None value is undefined; in an `adjusted` row with samples it is
+    infinitely late.
+    """
+
+    key: str
+    label: str
+    unit: Unit
+    better: Literal["higher", "lower"]
+    values: dict[str, float | None]
+    ratios: dict[str, float | None]
+    n: dict[str, int]
+    adjusted: bool = False
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Variants in the order given, the first being the baseline.
+
+    `rule` says in words which row decides (its key: `decided_by`); `winner` is None where it cannot be told,
+    and `reason` says why in either case. `notes`: what a reader must know before using the figures.
+    """
+
+    baseline: str
+    plan_digest: str
+    variants: dict[str, Side]
+    rows: list[Row]
+    rule: str
+    decided_by: str
+    winner: str | None
+    reason: str
+    notes: list[str]
+
+
+def compare(summaries: dict[str, Summary], digests: dict[str, str]) -> Comparison:
+    """Compare summaries of one plan by variant name; `digests` holds each variant's plan digest.
+
+    Raises ScenarioError for fewer than two variants, or where the plans differ.
+    """
+    if len(summaries) < 2:
+        raise ScenarioError(f"a comparison needs at least two variants, and got {len(summaries)}")
+    baseline = next(iter(summaries))
+    _refuse_other_plans(baseline, {name: digests[name] for name in summaries})
+    rows = [row for figure in _figures(summaries) if (row := _row(figure, summaries, baseline))]
+    decided_by, rule = _rule(summaries)
+    winner, reason = _winner(summaries, next((row for row in rows if row.key == decided_by), None))
+    return Comparison(
+        baseline=baseline,
+        plan_digest=digests[baseline],
+        variants={name: _side(s) for name, s in summaries.items()},
+        rows=rows,
+        rule=rule,
+        decided_by=decided_by,
+        winner=winner,
+        reason=reason,
+        notes=_notes(summaries),
+    )
+
+
+def _refuse_other_plans(baseline: str, digests: dict[str, str]) -> None:
+    for name, digest in digests.items():
+        if digest != digests[baseline]:
+            raise ScenarioError(
+                f"{name} ran another plan ({digest[:12]}) than {baseline} ({digests[baseline][:12]}): "
+                "a difference could come from the load. Run both from one scenario with one seed"
+            )
+
+
+def _side(s: Summary) -> Side:
+    return Side(
+        source=s.source,
+        target=s.target,
+        model=s.model,
+        validity=s.validity,
+        offered=s.offered,
+        ok=_ok(s),
+    )
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+class _Figure(NamedTuple):
+    key: str
+    label: str
+    unit: Unit
+    better: Literal["higher", "lower"]
+    read: Callable[[Summary], float | None]
+    n: Callable[[Summary], int]
+    adjusted: bool = False
+
+
+def _figures(summaries: dict[str, Summary]) -> list[_Figure]:
+    def all_of(s: Summary) -> int:
+        return s.offered
+
+    return [
+        _Figure("makespan_s", "makespan", "s", "lower", lambda s: s.makespan_s, _ok),
+        _Figure(
+            _MAKESPAN,
+            "makespan throughput",
+            "tokens/s",
+            "higher",
+            lambda s: s.makespan_output_tokens_per_s,
+            _ok,
+        ),
+        _Figure("completed_rps", "completed", "requests/s", "higher", lambda s: s.completed_rps, _ok),
+        _Figure(_ATTAINMENT, "goodput attainment", "share", "higher", _attainment, all_of),
+        _Figure("rejection_rate", "rejection rate", "share", "lower", lambda s: s.rejection_rate, all_of),
+        _Figure("error_rate", "error rate", "share", "lower", lambda s: s.error_rate, all_of),
+        *_quantiles("ttft_s", "TTFT"),
+        *_gap_figures(summaries),
+        *_quantiles("tpot_s", "TPOT"),
+        *_quantiles("e2e_s", "E2E"),
+        _metric(_E2E, "E2E p99 adjusted", "s", "e2e_s", lambda d: d.adjusted.get("p99"), adjusted=True),
+        _metric(
+            "normalized_latency_mean_s",
+            "normalized latency",
+            "s/token",
+            "normalized_latency_s",
+            lambda d: d.mean,
+        ),
+    ]
+
+
+def _metric(
+    key: str,
+    label: str,
+    unit: Unit,
+    metric: str,
+    read: Callable[[Distribution], float | None],
+    *,
+    adjusted: bool = False,
+) -> _Figure:
+    def value(s: Summary) -> float | None:
+        found = s.metrics.get(metric)
+        return None if found is None else read(found)
+
+    def n(s: Summary) -> int:
+        found = s.metrics.get(metric)
+        return 0 if found is None else found.offered if adjusted else found.n
+
+    return _Figure(key, label, unit, "lower", value, n, adjusted)
+
+
+def _quantiles(metric: str, word: str) -> list[_Figure]:
+    short = metric.removesuffix("_s")
+    return [
+        _metric(f"{short}_p50_s", f"{word} p50", "s", metric, lambda d: d.quantiles.get("p50")),
+        _metric(f"{short}_p99_s", f"{word} p99", "s", metric, lambda d: d.quantiles.get("p99")),
+    ]
+
+
+def _gap_figures(summaries: dict[str, Summary]) -> list[_Figure]:
+    """ITL where every variant has it, else chunk gaps: never one beside the other."""
+    have_itl = all("itl_s" in s.metrics and s.metrics["itl_s"].n for s in summaries.values())
+    return _quantiles("itl_s", "ITL") if have_itl else _quantiles("chunk_gap_s", "chunk gap")
+
+
+def _ok(s: Summary) -> int:
+    return s.outcomes.get("ok", 0)
+
+
+def _attainment(s: Summary) -> float | None:
+    return s.goodput.attainment if s.goodput else None
+
+
+def _row(figure: _Figure, summaries: dict[str, Summary], baseline: str) -> Row | None:
+    """The figure by variant, or None where no variant has it."""
+    values = {name: figure.read(s) for name, s in summaries.items()}
+    n = {name: figure.n(s) for name, s in summaries.items()}
+    if all(v is None for v in values.values()) and not (figure.adjusted and any(n.values())):
+        return None
+    return Row(
+        key=figure.key,
+        label=figure.label,
+        unit=figure.unit,
+        better=figure.better,
+        values=values,
+        ratios={name: _ratio(v, values[baseline]) for name, v in values.items()},
+        n=n,
+        adjusted=figure.adjusted,
+    )
+
+
+def _ratio(value: float | None, baseline: float | None) -> float | None:
+    return None if value is None or not baseline else value / baseline
+
+
+# --- winner ---------------------------------------------------------------------------------------
+
+
+def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
+    """Which row decides, and the rule in words: chosen by the kind of load, never by the result."""
+    every = list(summaries.values())
+    if every[0].window_by == "burst":
+        return _MAKESPAN, (
+            "a burst is won by the highest makespan throughput "
+            "(output tokens of ok requests / time from first due to last end)"
+        )
+    limits = every[0].goodput and every[0].goodput.limits_s
+    if limits and all(s.goodput and s.goodput.limits_s == limits for s in every):
+        return (
+            "attainment",
+            "the highest goodput attainment wins (share of offered requests within every limit)",
+        )
+    return _E2E, (
+        "the lowest adjusted p99 of E2E wins "
+        "(over all offered requests; a failed one counts as infinitely late)"
+    )
+
+
+def _winner(summaries: dict[str, Summary], row: Row | None) -> tuple[str | None, str]:
+    if invalid := [name for name, s in summaries.items() if s.validity == "INVALID"]:
+        return None, f"the measurement of {_and(invalid)} is INVALID"
+    known = [(v, name) for name, v in row.values.items() if v is not None] if row else []
+    if row is None or not known:
+        return None, "no variant has the figure that decides: too many requests failed"
+    known.sort(key=lambda pair: pair[0], reverse=row.better == "higher")
+    best, name = known[0]
+    if close := [other for value, other in known[1:] if abs(value - best) <= TIE * max(value, best)]:
+        return None, f"a tie: {_and([name, *close])} are within {TIE:.0%} in {row.label}"
+    return name, f"{'highest' if row.better == 'higher' else 'lowest'} {row.label}"
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _notes(summaries: dict[str, Summary]) -> list[str]:
+    def having(test: Callable[[Summary], object]) -> str:
+        return _and([*(name for name, s in summaries.items() if test(s))] or [""])
+
+    notes = ["One run of one plan for each variant, without intervals: a ratio near 1 may be chance."]
+    sources = {s.source for s in summaries.values()}
+    if "virtual" in sources:
+        beside = " beside measured ones" if len(sources) > 1 else ""
+        notes.append(f"SIMULATED figures{beside}: {having(lambda s: s.source == 'virtual')}.")
+    if names := having(lambda s: s.overloaded):
+        notes.append(f"Overloaded: {names}. There, latencies depend on how long one measured.")
+    if names := having(lambda s: s.partly_closed_loop):
+        notes.append(f"Partly closed loop: {names}. A concurrency cap held requests back.")
+    if names := having(lambda s: s.itl_assumed):
+        notes.append(f"ITL assumes one token per event, for want of usage: {names}.")
+    if names := having(lambda s: not s.itl_valid):
+        notes.append(f"Gaps between tokens are not to be used: {names}. The findings of that run say why.")
+    return notes

@@ -1,0 +1,91 @@
+"""What is said about several runs of one plan: verdict, sides and figures, from a Comparison."""
+
+from __future__ import annotations
+
+from loadgen.compare import Comparison, Row
+from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
+from loadgen.report.summary_view import METRICS
+from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
+
+ARROWS = {"higher": "↑", "lower": "↓"}
+
+
+def sides(c: Comparison) -> Table:
+    """Each variant's source and standing."""
+    rows = [
+        [
+            name,
+            SOURCES[v.source],
+            v.validity,
+            f"{v.ok:,} of {v.offered:,}",
+            clean(v.target),
+            clean(v.model or UNDEFINED),
+        ]
+        for name, v in c.variants.items()
+    ]
+    columns = [
+        Column("variant", "label"), Column("source", "words"), Column("validity", "label"), Column("ok"),
+        Column("target", "words", drop=1), Column("model", "words", drop=2),
+    ]  # fmt: skip
+    return Table("Variants", columns, rows)
+
+
+def source_of_all(c: Comparison) -> str:
+    return " and ".join(dict.fromkeys(SOURCES[v.source] for v in c.variants.values()))
+
+
+def figures(c: Comparison, others: list[str]) -> Table:
+    """Every row for the baseline and `others`: value, and after it the ratio to the baseline."""
+    columns = [Column("figure", "label"), Column("unit", "label"), Column(f"{c.baseline} (baseline)")]
+    for name in others:
+        columns += [Column(name), Column("x base")]
+    rows = [_figure_row(row, c.baseline, others) for row in c.rows]
+    notes = ["↑ more is better, ↓ less is better; x base: the value / the baseline's."]
+    return Table(f"Comparison ({source_of_all(c)})", columns, rows, notes + _marks_of_comparison(c, rows))
+
+
+def _figure_row(row: Row, baseline: str, others: list[str]) -> list[str]:
+    unit, scale, places = ("", 1.0, 6)
+    if row.unit in ("s", "s/token"):
+        unit, scale, places = unit_of(row.values.values())
+        unit += row.unit.removeprefix("s")
+    elif row.unit != "share":
+        unit = row.unit
+
+    def cell(name: str) -> str:
+        value, n = row.values[name], row.n[name]
+        if value is None:
+            return INFINITE if row.adjusted and n else UNDEFINED
+        if row.unit == "share":
+            return percent(value, n)
+        return (FEW_MARK if "p99" in row.label and n < FEW else "") + number(value * scale, places)
+
+    cells = [f"{row.label} {ARROWS[row.better]}", unit, cell(baseline)]
+    for name in others:
+        ratio = row.ratios[name]
+        cells += [cell(name), UNDEFINED if ratio is None else f"{number(ratio, 3)}x"]
+    return cells
+
+
+def _marks_of_comparison(c: Comparison, rows: list[list[str]]) -> list[str]:
+    labels = " ".join(row.label + " " for row in c.rows)
+    words = [f"{word}: {what}." for word, what in METRICS.values() if f"{word} " in labels]
+    plain = "p50, p99: over ok requests only; normalized latency is a mean over them."
+    return [*words, plain, *marks(rows)[1:]]
+
+
+def verdict(c: Comparison) -> tuple[str, str]:
+    """Who won, and by which figure; or that nobody did, and why."""
+    if c.winner is None:
+        return "NO WINNER", f"{c.reason}."
+    row = next(row for row in c.rows if row.key == c.decided_by)
+    ratio = row.ratios[c.winner]
+    times = f", {number(ratio, 3)}x {c.baseline}" if ratio is not None and c.winner != c.baseline else ""
+    return f"WINNER {c.winner}", f"{c.reason}: {_said(row, c.winner)}{times}."
+
+
+def _said(row: Row, name: str) -> str:
+    value = row.values[name]
+    if row.unit == "share":
+        return percent(value, row.n[name])
+    return duration(value) if row.unit == "s" else f"{number(value)} {row.unit}"

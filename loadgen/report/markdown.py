@@ -1,0 +1,63 @@
+"""Summaries and comparisons as GitHub-flavoured Markdown."""
+
+from __future__ import annotations
+
+import re
+
+from loadgen.compare import Comparison
+from loadgen.report import comparison_view, summary_view
+from loadgen.report.figures import clean
+from loadgen.report.tables import Table
+from loadgen.stats.summary import Summary
+
+_ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#@]|:(?=//))")
+
+
+def summary_markdown(summary: Summary) -> str:
+    """One run: the verdict on the measurement, its tables, the words explained, what to do next."""
+    parts = [f"# {escape(summary.name)}: {summary.validity}", escape(summary_view.identity(summary))]
+    parts += [
+        _list([f"{f.text} {f.remedy}".strip() for f in summary.findings] + summary_view.cautions(summary))
+    ]
+    parts += [_table(table) for table in summary_view.tables(summary)]
+    parts += [
+        f"## Next\n\n{_list(summary_view.next_steps(summary))}" if summary_view.next_steps(summary) else ""
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """Several runs of one plan: winner and rule, the variants, every figure and its ratio."""
+    word, reason = comparison_view.verdict(comparison)
+    others = [name for name in comparison.variants if name != comparison.baseline]
+    parts = [
+        f"# {escape(word)}",
+        escape(f"{reason} Rule: {comparison.rule}."),
+        _list(comparison.notes),
+        _table(comparison_view.sides(comparison)),
+        _table(comparison_view.figures(comparison, others)),
+        f"Plan digest: `{comparison.plan_digest}`",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def escape(text: str) -> str:
+    """`text` on one line, as itself: nothing in it is markup, a link, a mention or a table's bar."""
+    return _ACTIVE.sub(r"\\\1", clean(text, 1000))
+
+
+def _list(sentences: list[str]) -> str:
+    return "\n".join(f"- {escape(said)}" for said in sentences)
+
+
+def _table(table: Table) -> str:
+    lines = [
+        _row([column.head for column in table.columns]),
+        "|" + "|".join(" ---: " if column.kind == "number" else " --- " for column in table.columns) + "|",
+        *map(_row, table.rows),
+    ]
+    return "\n\n".join(filter(None, [f"## {escape(table.title)}", "\n".join(lines), _list(table.notes)]))
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(map(escape, cells))} |"

@@ -1,0 +1,195 @@
+"""What is said about one run: cautions, tables and next steps, from its Summary."""
+
+from __future__ import annotations
+
+from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
+from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
+from loadgen.run import Outcome
+from loadgen.stats.summary import Distribution, Summary
+from loadgen.units import show_duration
+
+MOST_ERRORS = 5
+MEANINGS = {
+    Outcome.OK: "answered in full",
+    Outcome.REJECTED: "the server said it is too busy (429, or 503 before the first token)",
+    Outcome.HTTP_ERROR: "another status than 200",
+    Outcome.CONNECT_ERROR: "no connection",
+    Outcome.STREAM_ERROR: "an error inside the stream",
+    Outcome.BROKEN: "the stream was cut before its end",
+    Outcome.MALFORMED: "an answer that is not the promised protocol",
+    Outcome.EMPTY: "an answer without a token",
+    Outcome.TIMEOUT_CONNECT: "no connection within the limit",
+    Outcome.TIMEOUT_FIRST_TOKEN: "no token within the limit",
+    Outcome.TIMEOUT_IDLE: "the stream fell silent for longer than the limit",
+    Outcome.TIMEOUT_TOTAL: "not done within the limit",
+    Outcome.ABANDONED: "patience ran out and we hung up",
+    Outcome.UNSENT: "not sent: max_in_flight was reached",
+    Outcome.ABORTED: "cut by the end of our own run; not counted against the server",
+}
+
+METRICS = {
+    "ttft_s": ("TTFT", "from due to the first token; a late client makes it longer, never shorter"),
+    "ttft_visible_s": ("TTFT, visible", "from due to the first token of answer text, after any reasoning"),
+    "e2e_s": ("E2E", "from due to the last token"),
+    "tpot_s": ("TPOT", "(last token - first token) / (output tokens - 1), one figure a request"),
+    "itl_s": ("ITL", "time between successive tokens, all requests pooled"),
+    "chunk_gap_s": ("chunk gap", "time between successive events that bear tokens, all requests pooled"),
+    "longest_stall_s": ("longest stall", "the largest chunk gap of each request"),
+    "normalized_latency_s": ("normalized latency", "E2E / output tokens"),
+    "time_to_reject_s": ("time to reject", "from sent to the status that refused"),
+    "cap_wait_s": ("cap wait", "how long the concurrency cap held a request back"),
+    "send_lag_s": ("send lag", "how late our own client began a request"),
+}
+TWINS = {"ttft_visible_s": "ttft_s", "chunk_gap_s": "itl_s"}  # shown only where it differs from the other
+
+
+def identity(s: Summary) -> str:
+    """Which run this is, of what, and the part of it that counts."""
+    window = (
+        "one burst" if s.window_by == "burst" else f"window {s.window_start_s:.1f} to {s.window_end_s:.1f} s"
+    )
+    model = f", model {clean(s.model)}" if s.model else ""
+    return f"{clean(s.name)}: {SOURCES[s.source]}, {clean(s.target)}{model}, {window}; run {clean(s.run_id)}"
+
+
+def tables(s: Summary) -> list[Table]:
+    return [table for table in (outcomes(s), errors(s), rates(s), latencies(s)) if table is not None]
+
+
+def source_of(s: Summary) -> str:
+    return SOURCES[s.source] + (", INVALID" if s.validity == "INVALID" else "")
+
+
+def cautions(s: Summary) -> list[str]:
+    """What must be known before any figure is read."""
+    said = []
+    if s.source == "virtual":
+        said.append("SIMULATED: the bundled engine's model of time, not a measured server.")
+    if s.interrupted:
+        said.append("Interrupted: the figures cover the part that ran.")
+    if s.overloaded:
+        said.append("Overloaded: percentiles depend on how long one measured.")
+    if s.partly_closed_loop:
+        said.append(
+            "Partly closed loop: a concurrency cap held requests back, so the load followed the server."
+        )
+    if s.itl_assumed:
+        said.append("ITL assumes one token per event: the server gave no usage.")
+    if not s.itl_valid and s.validity == "VALID":
+        said.append("ITL and chunk gaps are not to be used: see the finding above.")
+    return said
+
+
+def outcomes(s: Summary) -> Table:
+    rows = [["offered", f"{s.offered:,}", "", "fell due in the measured part"]]
+    for outcome in Outcome:
+        if count := s.outcomes.get(outcome, 0):
+            counts = s.offered and outcome is not Outcome.ABORTED
+            share = percent(count / s.offered if counts else None, s.offered)
+            rows.append([outcome, f"{count:,}", share, MEANINGS[outcome]])
+    columns = [Column("outcome", "label"), Column("count"), Column("of offered"), Column("meaning", "words")]
+    return Table(f"Requests ({source_of(s)})", columns, rows)
+
+
+def errors(s: Summary) -> Table | None:
+    """The most frequent messages of failed requests, in the server's own words."""
+    if not s.errors:
+        return None
+    rows = [[f"{count:,}", clean(message)] for message, count in s.errors[:MOST_ERRORS]]
+    more = len(s.errors) - len(rows)
+    notes = [f"and {more} other message{'s' * (more > 1)}: see summary.json"] if more else []
+    return Table("Errors, in the server's words", [Column("count"), Column("message", "words")], rows, notes)
+
+
+def rates(s: Summary) -> Table:
+    over = f"of ok requests, over a makespan of {duration(s.makespan_s)}"
+    asked = [
+        ("offered", s.offered_rps, "requests/s", "due in the window"),
+        ("completed", s.completed_rps, "requests/s", "ok and ended in the window"),
+        ("output", s.output_tokens_per_s, "tokens/s", "tokens that came in the window"),
+        ("goodput", s.goodput.rps if s.goodput else None, "requests/s", _limits(s)),
+        ("makespan output", s.makespan_output_tokens_per_s, "tokens/s", over),
+        ("makespan total", s.makespan_total_tokens_per_s, "tokens/s", "the same with prompt tokens"),
+    ]
+    rows = [[name, number(value), unit, what] for name, value, unit, what in asked if value is not None]
+    if s.goodput and s.goodput.attainment is not None:
+        met = percent(s.goodput.attainment, s.offered)
+        rows.append(["attainment", met, "of offered", f"{s.goodput.good:,} requests within {_limits(s)}"])
+    if s.wasted_tokens:
+        rows.append(["wasted", f"{s.wasted_tokens:,}", "tokens", "came for requests that then failed"])
+    mean = f"; mean {number(s.in_flight_mean)}" if s.in_flight_mean is not None else ""
+    rows.append(["in flight", f"{s.in_flight_max:,}", "requests", f"at most{mean}"])
+    columns = [Column("rate", "label"), Column("value"), Column("unit", "label"), Column("counted", "words")]
+    notes = ["makespan: from the first due to the last end, tail included."]
+    if s.window_by == "burst":
+        notes.append("A burst has no rate: its figure is the makespan throughput.")
+    return Table(f"Rates ({source_of(s)})", columns, rows, notes)
+
+
+def _limits(s: Summary) -> str:
+    limits = s.goodput.limits_s if s.goodput else {}
+    return ", ".join(
+        f"{name.removesuffix('_s').upper()} ≤ {show_duration(limit)}" for name, limit in limits.items()
+    )
+
+
+QUANTILES = ("p50", "p90", "p99")
+
+
+def latencies(s: Summary) -> Table:
+    """One row a metric; plain figures over ok requests, and p99 adjusted over all offered."""
+    shown = {key: cells for key in METRICS if (d := s.metrics.get(key)) and (cells := _latency(key, d))}
+    for key, twin in TWINS.items():
+        if twin in shown and shown.get(key, [])[1:] == shown[twin][1:]:
+            shown.pop(key, None)
+    columns = [
+        Column("metric", "label"),
+        Column("unit", "label"),
+        Column("n"),
+        Column("mean", drop=1),
+        Column("p50"),
+        Column("p90", drop=2),
+        Column("p99"),
+        Column("p99 adjusted"),
+        Column("max"),
+    ]
+    words = [f"{METRICS[key][0]}: {METRICS[key][1]}." for key in shown]
+    return Table(
+        f"Latency ({source_of(s)})", columns, list(shown.values()), words + marks(list(shown.values()))
+    )
+
+
+def _latency(key: str, d: Distribution) -> list[str]:
+    if not d.n and not (d.offered and key == "ttft_s"):
+        return []
+    plain = [d.mean, *(d.quantiles.get(q) for q in QUANTILES)]
+    late = d.adjusted.get("p99")
+    unit, scale, places = unit_of([*plain, late, d.max])
+    cells = [UNDEFINED if v is None else number(v * scale, places) for v in [*plain, late, d.max]]
+    if late is None and d.offered:
+        cells[4] = INFINITE
+    for at, n in ((3, d.n), (4, d.offered)):
+        if n < FEW and cells[at] not in (UNDEFINED, INFINITE):
+            cells[at] = FEW_MARK + cells[at]
+    return [METRICS[key][0], unit + ("/token" if key == "normalized_latency_s" else ""), f"{d.n:,}", *cells]
+
+
+def next_steps(s: Summary) -> list[str]:
+    """What to do with this result."""
+    if s.validity == "INVALID":
+        return ["Remedy the findings above and run again; nothing above says anything about the server."]
+    steps = []
+    ok = s.outcomes.get(Outcome.OK, 0)
+    if not ok:
+        return ["No request was answered: read the errors, and try the server with one request by hand."]
+    if s.overloaded:
+        steps.append(
+            "Lower the rate until the backlog stops growing; then the percentiles describe the server."
+        )
+    if s.error_rate:
+        steps.append("Read the errors: a failed request is in no plain percentile.")
+    if ok < FEW:
+        steps.append(f"Ask for more requests: a p99 needs at least {FEW}, better 1,000 or more.")
+    if s.goodput is None:
+        steps.append("Give goodput limits (ttft, tpot, e2e) to learn how many requests were good enough.")
+    return steps

@@ -1,0 +1,52 @@
+"""A table as plain words, however it is set: columns, rows, notes; and the signs its figures may carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loadgen.report.figures import INFINITE, UNDEFINED
+
+SOURCES = {
+    "http": "measured over HTTP",
+    "virtual": "SIMULATED in virtual time",
+    "merged": "measured over HTTP, merged from several workers",
+}
+FEW = 100  # below so many samples the p99 lies between the two largest
+FEW_MARK = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`words` wrap and are left-aligned, a `label` only the latter, a `number` right-aligned.
+
+    `drop`: on a narrow page the highest goes first; 0 stays.
+    """
+
+    head: str
+    kind: Literal["number", "label", "words"] = "number"
+    drop: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    columns: list[Column]
+    rows: list[list[str]]
+    notes: list[str] = field(default_factory=list)
+
+
+def marks(rows: list[list[str]]) -> list[str]:
+    """Explains each sign, where it occurs."""
+    cells = [cell for row in rows for cell in row]
+    said = ["mean to p99, max: over the n samples of ok requests only."]
+    said.append("p99 adjusted: over all offered requests; a failed one counts as infinitely late.")
+    if INFINITE in cells:
+        said.append(
+            f"{INFINITE}: infinitely late: over 1 % of the offered requests failed, so their p99 never came."
+        )
+    if any(cell.startswith(FEW_MARK) for cell in cells):
+        said.append(f"{FEW_MARK}: fewer than {FEW} samples: this p99 is nearly the maximum.")
+    if UNDEFINED in cells:
+        said.append(f"{UNDEFINED}: undefined.")
+    return said

@@ -1,0 +1,177 @@
+"""Summaries, comparisons and plans on a terminal, from 60 columns on; plain text where it is none."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loadgen.compare import Comparison
+from loadgen.report import comparison_view, plan_view, summary_view
+from loadgen.report.figures import clean
+from loadgen.report.tables import Table
+from loadgen.stats.summary import Finding, Summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from loadgen.workload import PlanFacts
+
+EFFECTS = {
+    "invalid": ("INVALID", "bold red"),
+    "invalid_itl": ("ITL INVALID", "bold red"),
+    "warning": ("WARNING", "bold yellow"),
+    "info": ("note", "bold"),
+}
+WORDS_CELLS = 24  # the least room for a column of words, which may wrap
+HEAD_CELLS = 10  # a heading longer than this and than its cells is broken into lines
+GAP = 2
+
+
+def print_summary(summary: Summary, console: Console, *, folder: Path | None) -> None:
+    """The verdict on the measurement first, then what was found, what the words mean, and what to do next."""
+    if summary.validity == "VALID":
+        _headline(console, "VALID", "the measurement can be trusted", "bold green")
+    else:
+        said = "do not use these figures: the measurement itself failed"
+        _headline(console, "INVALID", said, "bold red")
+    _sentence(console, summary_view.identity(summary))
+    for finding in sorted(summary.findings, key=lambda f: list(EFFECTS).index(f.effect)):
+        _finding(console, finding)
+    for caution in summary_view.cautions(summary):
+        _sentence(console, caution, "bold yellow")
+    for table in summary_view.tables(summary):
+        _table(console, table)
+    _list(console, "Next", summary_view.next_steps(summary))
+    if folder is not None:
+        files = "summary.json every figure, records.jsonl every request, vllm.json in vLLM's definitions"
+        _list(console, "Files", [str(folder), files])
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """The winner and the rule first, then every figure by variant with its ratio to the baseline."""
+    word, reason = comparison_view.verdict(comparison)
+    _headline(console, word, reason, "bold yellow" if comparison.winner is None else "bold green")
+    _sentence(console, f"Rule: {comparison.rule}.")
+    for note in comparison.notes:
+        _sentence(console, note)
+    _table(console, comparison_view.sides(comparison))
+    for table in _by_width(comparison, console.width):
+        _table(console, table)
+
+
+def print_plan(facts: PlanFacts, console: Console) -> None:
+    """What a plan holds, before anything is sent."""
+    for table in plan_view.tables(facts):
+        _table(console, table)
+
+
+def _by_width(c: Comparison, width: int) -> list[Table]:
+    """As many variants beside the baseline as fit; the rest in further tables, the baseline in each."""
+    others = [name for name in c.variants if name != c.baseline]
+    at_once = len(others)
+    while at_once > 1 and _cells(comparison_view.figures(c, others[:at_once])) > width:
+        at_once -= 1
+    tables = [comparison_view.figures(c, others[i : i + at_once]) for i in range(0, len(others), at_once)]
+    return [replace(table, notes=[]) for table in tables[:-1]] + tables[-1:]
+
+
+# --- setting --------------------------------------------------------------------------------------
+
+
+def _headline(console: Console, word: str, said: str, style: str) -> None:
+    from rich.text import Text
+
+    _wrapped(console, Text.assemble((word, style), f"  {said}"), indent=0)
+
+
+def _finding(console: Console, finding: Finding) -> None:
+    from rich.text import Text
+
+    word, style = EFFECTS[finding.effect]
+    remedy = f" {clean(finding.remedy, 1000)}" if finding.remedy else ""
+    _wrapped(console, Text.assemble((word, style), f"  {clean(finding.text, 1000)}", (remedy, "italic")))
+
+
+def _sentence(console: Console, said: str, style: str = "") -> None:
+    from rich.text import Text
+
+    _wrapped(console, Text(said, style))
+
+
+def _wrapped(console: Console, text: Text, indent: int = 2) -> None:
+    """Words with a hanging indent, and no spaces at a line's end."""
+    first, *rest = text.wrap(console, console.width - indent - 2)
+    for margin, line in [(indent, first), *((indent + 2, line) for line in rest)]:
+        line.rstrip()
+        console.print(" " * margin, line, sep="", highlight=False)
+
+
+def _list(console: Console, title: str, sentences: list[str]) -> None:
+    if sentences:
+        _title(console, title)
+    for said in sentences:
+        _sentence(console, said)
+
+
+def _title(console: Console, title: str) -> None:
+    from rich.text import Text
+
+    console.print()
+    console.print(Text(title, "bold"))
+
+
+def _table(console: Console, table: Table) -> None:
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    _title(console, table.title)
+    table = _narrowed(table, console.width)
+    grid = Grid(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0)
+    )
+    for i, column in enumerate(table.columns):
+        grid.add_column(
+            Text("\n".join(_head(table, i))),
+            justify="right" if column.kind == "number" else "left",
+            no_wrap=column.kind != "words",
+            overflow="fold",
+        )
+    for row in table.rows:
+        grid.add_row(*map(Text, row))
+    console.print(grid, highlight=False)
+    for note in table.notes:
+        _sentence(console, note, "dim")
+
+
+def _narrowed(table: Table, width: int) -> Table:
+    """The table without the columns that do not fit, the most dispensable first."""
+    while _cells(table) > width and (rank := max(column.drop for column in table.columns)):
+        kept = [i for i, column in enumerate(table.columns) if column.drop != rank]
+        columns, rows = [table.columns[i] for i in kept], [[row[i] for i in kept] for row in table.rows]
+        table = replace(table, columns=columns, rows=rows)
+    return table
+
+
+def _cells(table: Table) -> int:
+    """The width the table needs when its words are wrapped as far as they may be."""
+
+    def needs(i: int) -> int:
+        widest = max(_widest(table, i), *map(len, _head(table, i)))
+        return min(widest, WORDS_CELLS) if table.columns[i].kind == "words" else widest
+
+    return sum(needs(i) + GAP for i in range(len(table.columns))) - GAP
+
+
+def _head(table: Table, i: int) -> list[str]:
+    """A column's heading in lines that make it hardly wider than its cells."""
+    return textwrap.wrap(table.columns[i].head, max(_widest(table, i), HEAD_CELLS))
+
+
+def _widest(table: Table, i: int) -> int:
+    from rich.cells import cell_len
+
+    return max((cell_len(row[i]) for row in table.rows), default=0)
