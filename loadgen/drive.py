@@ -71,10 +71,11 @@ def simulate(order: Order) -> Run:
 
     engine = order.scenario.engine
     header = order.header("virtual", BUNDLED, engine.model_name)
+    records = in_virtual_time(order.plan, engine, run_id=order.run_id)
     with RunWriter(order.folder) as writer:
         writer.write_header(header)
         due = 0
-        for record in in_virtual_time(order.plan, engine, run_id=order.run_id):
+        for record in records:
             writer.append(record)
             due += 1
         header.rows_due, header.rows_not_sent, header.complete = due, 0, True
@@ -151,7 +152,13 @@ def conclude(run: Run, folder: Path) -> Summary:
 
 @asynccontextmanager
 async def bundled_server(engine: Engine) -> AsyncIterator[Target]:
-    """The bundled engine served on loopback by a process of its own, which ends with this one."""
+    """The bundled engine served on loopback by a process of its own, which ends with this one.
+
+    Raises ScenarioError for an unknown cost profile.
+    """
+    from loadgen.engine import step_cost
+
+    step_cost(engine.cost)
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loadgen", "serve", "--port", "0", "--attached"),
         *("--engine", json.dumps(engine.model_dump(mode="json", by_alias=True))),
