@@ -1,60 +1,55 @@
-"""What is asked: a Scenario, written in YAML or made from flags. Values only; nothing here draws, sends or judges.
+"""What is asked: a Scenario, written in YAML or made from flags. Nothing here draws, sends or judges.
+
+`load` reads a file, `parse` a text, `build` plain data; a mistake in any of them is one ScenarioError.
 
 Fields carry their unit in Python (`connect_s`); the YAML key carries it in the text instead (`connect: 10s`).
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    PlainSerializer,
-    Tag,
-    model_validator,
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from loadgen import faults, strict_yaml
+from loadgen.fields import (
+    MAX_COUNT,
+    NAME,
+    BaseUrl,
+    Count,
+    CountOrZero,
+    Duration,
+    DurationOrZero,
+    Headers,
+    Name,
+    Priority,
+    Rate,
+    RowId,
+    Variable,
 )
+from loadgen.strict_yaml import KeyPath, Position
+from loadgen.units import quoted
 
-from loadgen.units import duration_s, rate_rps, show_duration, show_rate
+MAX_FILE_BYTES = 20_000_000
 
 
 class ScenarioError(Exception):
-    """A user's mistake: one line that says where, which rule, and what to do. The CLI prints it and exits 2."""
-
-
-def _positive(value: float) -> float:
-    if value <= 0:
-        raise ValueError("must be above zero")
-    return value
-
-
-def _not_negative(value: float) -> float:
-    if value < 0:
-        raise ValueError("must not be negative")
-    return value
-
-
-_Seconds = Annotated[float, BeforeValidator(duration_s), PlainSerializer(show_duration)]
-Duration = Annotated[_Seconds, AfterValidator(_positive)]
-DurationOrZero = Annotated[_Seconds, AfterValidator(_not_negative)]
-Rate = Annotated[float, BeforeValidator(rate_rps), AfterValidator(_positive), PlainSerializer(show_rate)]
-Count = Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)]
-CountOrZero = Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)]
+    """A user's mistake: one line that says where and which rule. The CLI prints it and exits 2."""
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors; values do not change after they were read."""
+    """Unknown keys and values of another type are errors; values do not change after they were read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, validate_by_name=True, validate_by_alias=True
+    )
 
 
-# --- arrivals ---------------------------------------------------------------------------------------------------
+# --- arrivals -----------------------------------------------------------------------------------------------
 
 
 class Poisson(Strict):
@@ -72,11 +67,14 @@ class Constant(Strict):
 
 
 class Gamma(Strict):
-    """Gamma gaps of mean 1/rate and shape `burstiness`, as in vLLM's benchmark: CV = 1/sqrt(burstiness); 1 is Poisson."""
+    """Gamma gaps of mean 1/rate and shape `burstiness`, as in vLLM's benchmark: CV = 1/sqrt(burstiness).
+
+    Shape 1 is Poisson. Below 0.001 most gaps would be too small for a float.
+    """
 
     kind: Literal["gamma"]
     rate_rps: Rate = Field(alias="rate")
-    burstiness: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    burstiness: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] = 1.0
 
 
 class Burst(Strict):
@@ -84,7 +82,7 @@ class Burst(Strict):
 
     kind: Literal["burst"]
     size: Count | None = None
-    every_s: Duration | None = Field(None, alias="every")
+    every_s: Duration | None = Field(default=None, alias="every")
 
     @model_validator(mode="after")
     def _both_or_neither(self) -> Self:
@@ -96,7 +94,7 @@ class Burst(Strict):
 Arrivals = Annotated[Poisson | Constant | Gamma | Burst, Field(discriminator="kind")]
 
 
-# --- lengths ----------------------------------------------------------------------------------------------------
+# --- lengths ------------------------------------------------------------------------------------------------
 
 
 class Fixed(Strict):
@@ -121,14 +119,14 @@ class Uniform(Strict):
 
 
 class TruncatedExponential(Strict):
-    """X = min - 1 + ceil(Y), Y exponential with the given `mean` (before truncation), truncated to (0, cap - min + 1].
+    """X = min - 1 + ceil(Y), Y exponential of `mean` (before truncation), truncated to (0, cap - min + 1].
 
-    `rounding: redraw` is instead the 2023 static-against-continuous study's: round an exponential, redraw until
-    it is at most `cap`, raise to `min`.
+    `rounding: redraw` is instead the 2023 static-against-continuous study's: round an exponential, redraw
+    until it is at most `cap`, raise to `min`. Refused where fewer than one draw in a thousand would be kept.
     """
 
     kind: Literal["truncated_exponential"]
-    mean: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    mean: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
     cap: Count
     min: Count = 1
     rounding: Literal["ceil", "redraw"] = "ceil"
@@ -137,52 +135,66 @@ class TruncatedExponential(Strict):
     def _ordered(self) -> Self:
         if self.min > self.cap:
             raise ValueError(f"min {self.min} is above cap {self.cap}")
+        kept = -math.expm1(-(self.cap + 0.5) / self.mean)  # P(round(exponential) <= cap)
+        if self.rounding == "redraw" and kept < 1e-3:
+            raise ValueError(
+                f"rounding: redraw would keep {kept:.2g} of the draws, since mean {self.mean:g} is far above "
+                f"cap {self.cap}: lower the mean, or use rounding: ceil"
+            )
         return self
 
 
-def _lengths_tag(value: Any) -> str | None:
+def _bare_tokens(value: Any) -> Any:
+    """A bare whole number of tokens is a fixed length."""
+    if isinstance(value, dict | BaseModel):
+        return value
     if isinstance(value, int) and not isinstance(value, bool):
-        return "tokens"
-    return value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+        if not 1 <= value <= MAX_COUNT:
+            raise ValueError(f"must be from 1 to {MAX_COUNT} tokens, not {value}")
+        return {"kind": "fixed", "tokens": value}
+    raise ValueError(
+        f"must be a whole number of tokens, or a kind of length with its keys, not {quoted(value)}"
+    )
 
 
 Lengths = Annotated[
-    Annotated[Fixed, BeforeValidator(lambda n: {"kind": "fixed", "tokens": n}), Tag("tokens")]
-    | Annotated[Fixed, Tag("fixed")]
-    | Annotated[Uniform, Tag("uniform")]
-    | Annotated[TruncatedExponential, Tag("truncated_exponential")],
-    Discriminator(_lengths_tag),
+    Annotated[Fixed | Uniform | TruncatedExponential, Field(discriminator="kind")],
+    BeforeValidator(_bare_tokens),
 ]
 
 
-# --- load -------------------------------------------------------------------------------------------------------
+# --- load ---------------------------------------------------------------------------------------------------
+
+
+def _text_or_tokens(value: Any) -> Any:
+    if value != "" and isinstance(value, str | int) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"must be a text, or a whole number of tokens, not {quoted(value)}")
 
 
 class Row(Strict):
-    """One request written out: when it is due, its prompt (a text, or a number of tokens), its output length."""
+    """One request written out: when it is due, its prompt (text or a number of tokens), its output length."""
 
-    due_s: DurationOrZero = Field(0.0, alias="due")
-    prompt: Annotated[str, Field(min_length=1)] | Count
+    due_s: DurationOrZero = Field(default=0.0, alias="due")
+    prompt: Annotated[str | Count, BeforeValidator(_text_or_tokens)]
     output: Count
-    priority: Annotated[int, Field(strict=True)] = 0
-    id: Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,128}$")] | None = None
-
-
-def _warmup(value: Any) -> Any:
-    """A count of requests, or a duration."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else duration_s(value)
+    priority: Priority = 0
+    id: RowId | None = None
 
 
 class Load(Strict):
-    """Which requests fall due when, and how long they are. Stops by `num_requests` or `duration` (measured part)."""
+    """Which requests fall due when, and how long they are.
+
+    The measured part stops by `num_requests` or `duration`.
+    """
 
     arrivals: Arrivals | None = None
-    prompt_tokens: Lengths = Field(Fixed(tokens=256), validate_default=False)
-    output_tokens: Lengths = Field(Fixed(tokens=128), validate_default=False)
-    requests: Annotated[tuple[Row, ...], Field(min_length=1)] | None = None
+    prompt_tokens: Lengths = Fixed(tokens=256)
+    output_tokens: Lengths = Fixed(tokens=128)
+    requests: Annotated[tuple[Row, ...], Field(strict=False)] | None = None
     num_requests: Count | None = None
-    duration_s: Duration | None = Field(None, alias="duration")
-    warmup_s: DurationOrZero = Field(0.0, alias="warmup")
+    duration_s: Duration | None = Field(default=None, alias="duration")
+    warmup_s: DurationOrZero = Field(default=0.0, alias="warmup")
     warmup_requests: CountOrZero = 0
     tail: bool = True
     ignore_eos: bool = True
@@ -192,9 +204,9 @@ class Load(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.requests is not None:
-            drawn = {"arrivals", "num_requests", "duration_s", "warmup_s", "warmup_requests", "prompt_tokens", "output_tokens"}
-            if extra := sorted(drawn & self.model_fields_set):
-                raise ValueError(f"requests is the whole plan: {', '.join(extra).replace('_s', '')} cannot stand beside it")
+            if not self.requests:
+                raise ValueError("requests is empty")
+            self._nothing_drawn()
             ids = [row.id for row in self.requests if row.id is not None]
             if len(ids) != len(set(ids)):
                 raise ValueError("two rows of requests have the same id")
@@ -212,33 +224,36 @@ class Load(Strict):
                 raise ValueError("one burst has no warm-up: every request is due at once")
         return self
 
+    def _nothing_drawn(self) -> None:
+        drawn = (
+            "arrivals",
+            "prompt_tokens",
+            "output_tokens",
+            "num_requests",
+            "duration_s",
+            "warmup_s",
+            "warmup_requests",
+        )
+        fields = type(self).model_fields
+        given = [fields[name].alias or name for name in drawn if getattr(self, name) != fields[name].default]
+        if given:
+            raise ValueError(f"requests is the whole plan: {', '.join(given)} cannot stand beside it")
 
-# --- target and engine ------------------------------------------------------------------------------------------
 
-
-def _base_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{value!r} is not a base URL: write http://host:port or https://host")
-    if parts.username or parts.password:
-        raise ValueError("a base URL may not hold a user name or password; name the key's variable in api_key_env")
-    if parts.query or parts.fragment:
-        raise ValueError("a base URL has no query and no fragment")
-    try:
-        _ = parts.port
-    except ValueError:
-        raise ValueError(f"{value!r} has an impossible port") from None
-    return value.rstrip("/")
+# --- target and engine --------------------------------------------------------------------------------------
 
 
 class Target(Strict):
-    """A live OpenAI-compatible server. `api_key_env` names the variable that holds the key; the key is never stored."""
+    """A live OpenAI-compatible server.
 
-    base_url: Annotated[str, AfterValidator(_base_url)]
+    `api_key_env` names the variable that holds the key; the key itself is never stored.
+    """
+
+    base_url: BaseUrl
     model: str | None = None
     endpoint: Literal["/v1/chat/completions", "/v1/completions"] = "/v1/chat/completions"
-    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
-    headers: dict[str, str] = {}
+    api_key_env: Variable | None = None
+    headers: Headers = {}
     extra_body: dict[str, Any] = {}
     connections: Literal["keep-alive", "fresh"] = "keep-alive"
     ca_file: str | None = None
@@ -250,27 +265,28 @@ class FixedCost(Strict):
 
     kind: Literal["fixed"]
     step_s: Duration = Field(alias="step")
-    per_token_s: DurationOrZero = Field(0.0, alias="per_token")
+    per_token_s: DurationOrZero = Field(default=0.0, alias="per_token")
 
 
 class RooflineCost(Strict):
-    """Step time from a GPU's bandwidth and arithmetic and a model's size; `overhead` is a fixed addition per step."""
+    """Step time from a GPU's bandwidth and arithmetic and a model's size, plus `overhead` per step."""
 
     kind: Literal["roofline"] = "roofline"
     gpu: str = "a100-40gb"
     model: str = "opt-13b"
-    overhead_s: DurationOrZero = Field(0.005, alias="overhead")
+    overhead_s: DurationOrZero = Field(default=0.005, alias="overhead")
 
 
 Cost = Annotated[FixedCost | RooflineCost, Field(discriminator="kind")]
 
 
 class Engine(Strict):
-    """The bundled mini-engine's knobs. One scheduler; `batching` says when membership of the batch may change.
+    """The bundled mini-engine's knobs; `batching` says when membership of the batch may change.
 
-    static: a batch starts when `max_sequences` are waiting or the oldest has waited `max_wait` (1 s), and its slots
-    are held until its longest member ends. dynamic: the same with a short `max_wait` (50 ms). continuous: membership
-    is decided anew before every step, under `token_budget`, `max_sequences` and `prefill_chunk`.
+    static: a batch starts when `max_sequences` are waiting or the oldest has waited `max_wait` (1 s), and its
+    slots are held until its longest member ends. dynamic: the same with a short `max_wait` (50 ms).
+    continuous: membership is decided anew before every step, under `token_budget`, `max_sequences` and
+    `prefill_chunk`.
     """
 
     batching: Literal["static", "dynamic", "continuous"] = "continuous"
@@ -278,8 +294,8 @@ class Engine(Strict):
     token_budget: Count = 2048
     prefill_chunk: Count | None = 512
     max_queue: CountOrZero | None = None
-    max_wait_s: DurationOrZero | None = Field(None, alias="max_wait")
-    cost: Cost = Field(RooflineCost(), validate_default=False)
+    max_wait_s: DurationOrZero | None = Field(default=None, alias="max_wait")
+    cost: Cost = RooflineCost()
     model_name: str = "mini-engine"
 
     @model_validator(mode="after")
@@ -293,27 +309,27 @@ class Engine(Strict):
 
     @property
     def window_s(self) -> float:
-        """How long the oldest waiting request may wait for its batch to fill (static and dynamic), in seconds."""
+        """Seconds the oldest waiting request may wait for its batch to fill (static and dynamic)."""
         if self.max_wait_s is not None:
             return self.max_wait_s
         return 1.0 if self.batching == "static" else 0.05
 
 
 class Timeouts(Strict):
-    """How long to wait, each from its own start: connecting, first token (from sending), between tokens, all in all."""
+    """How long to wait: for a connection, a first token (from sending), between tokens, all in all."""
 
-    connect_s: Duration = Field(10.0, alias="connect")
-    first_token_s: Duration = Field(300.0, alias="first_token")
-    idle_s: Duration = Field(120.0, alias="idle")
-    total_s: Duration = Field(1800.0, alias="total")
+    connect_s: Duration = Field(default=10.0, alias="connect")
+    first_token_s: Duration = Field(default=300.0, alias="first_token")
+    idle_s: Duration = Field(default=120.0, alias="idle")
+    total_s: Duration = Field(default=1800.0, alias="total")
 
 
 class Goodput(Strict):
     """Per-request limits; a request is good when it meets every one given. Counted from `due`."""
 
-    ttft_s: Duration | None = Field(None, alias="ttft")
-    tpot_s: Duration | None = Field(None, alias="tpot")
-    e2e_s: Duration | None = Field(None, alias="e2e")
+    ttft_s: Duration | None = Field(default=None, alias="ttft")
+    tpot_s: Duration | None = Field(default=None, alias="tpot")
+    e2e_s: Duration | None = Field(default=None, alias="e2e")
 
 
 class Variant(Strict):
@@ -332,15 +348,15 @@ class Variant(Strict):
 class Scenario(Strict):
     """Everything a run is asked to do. Without a `target` the bundled engine answers."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "run"
+    name: Name = "run"
     seed: CountOrZero = 0
     target: Target | None = None
-    engine: Engine = Field(Engine(), validate_default=False)
+    engine: Engine = Engine()
     load: Load
-    timeouts: Timeouts = Field(Timeouts(), validate_default=False)
+    timeouts: Timeouts = Timeouts()
     goodput: Goodput | None = None
-    drain_s: DurationOrZero = Field(10.0, alias="drain")
-    variants: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")], Variant] = {}
+    drain_s: DurationOrZero = Field(default=10.0, alias="drain")
+    variants: dict[Name, Variant] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -348,11 +364,12 @@ class Scenario(Strict):
         """A variant's engine starts from the scenario's engine and changes what it names."""
         if not isinstance(data, dict) or not isinstance(data.get("variants"), dict):
             return data
-        own = data.get("engine") if isinstance(data.get("engine"), dict) else {}
+        engine = data.get("engine")
+        own = engine if isinstance(engine, dict) else {}
         return data | {"variants": {name: _inherit(own, v) for name, v in data["variants"].items()}}
 
     def as_asked(self) -> dict[str, Any]:
-        """The scenario as plain data with units in the text, fit for YAML or JSON; credentials in headers masked."""
+        """Plain data with units in the text, fit for YAML or JSON; credentials in headers are masked."""
         asked = self.model_dump(mode="json", by_alias=True)
         for target in [asked.get("target"), *(v.get("target") for v in asked["variants"].values())]:
             if target:
@@ -368,3 +385,77 @@ def _inherit(own: dict[str, Any], variant: Any) -> Any:
 
 def _secret(header: str) -> bool:
     return re.search(r"auth|key|token|secret|cookie|password|session", header, re.IGNORECASE) is not None
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def load(path: Path | str) -> Scenario:
+    """The scenario in a YAML file; its `name` is the file's stem unless it says otherwise.
+
+    Raises ScenarioError, one line: `chat.yaml:12: load.arrivals.raate: unknown key, did you mean rate?`
+    """
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as problem:  # ValueError: a path that no file can have
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise _mistake(str(path), f"cannot be read: {why}") from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise _mistake(str(path), f"is larger than {MAX_FILE_BYTES // 1_000_000} MB")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as problem:
+        line = raw.count(b"\n", 0, problem.start) + 1
+        raise _mistake(
+            str(path), f"not UTF-8 text: byte 0x{raw[problem.start]:02x}", Position(line, 1)
+        ) from None
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Scenario:
+    """The scenario in a YAML text; errors call it `name`, whose stem is also the default of the key `name`.
+
+    Raises ScenarioError.
+    """
+    try:
+        document = strict_yaml.read(text)
+    except strict_yaml.YamlError as problem:
+        raise _mistake(name, problem.rule, problem.at, problem.path) from None
+    stem = Path(name).stem
+    default = {"name": stem} if re.fullmatch(NAME, stem) else {}
+    return _checked(default | document.data, name, document.at)
+
+
+def build(data: dict[str, Any], where: str = "command line") -> Scenario:
+    """The scenario in plain data, keys and units as in YAML; `where` is what errors call it.
+
+    Raises ScenarioError, without a line number.
+    """
+    return _checked(data, where, lambda _: None)
+
+
+def _checked(data: dict[str, Any], where: str, at: Callable[[KeyPath], Position | None]) -> Scenario:
+    try:
+        return Scenario.model_validate(data, by_name=False)
+    except ValidationError as problem:
+        found = faults.explain(problem, Scenario)
+    placed = [(_nearest(path, at), path, rule) for path, rule in found]
+    place, path, rule = min(placed, key=lambda fault: fault[0] or (0, 0))
+    more = f" (+{len(placed) - 1} more)" if len(placed) > 1 else ""
+    raise _mistake(where, rule + more, place, path)
+
+
+def _nearest(path: KeyPath, at: Callable[[KeyPath], Position | None]) -> Position | None:
+    """Where `path` stands, or what it was inherited from, or the nearest thing around it."""
+    if path[:1] == ("variants",) and path[2:3] == ("engine",) and at(path) is None and (base := at(path[2:])):
+        return base
+    return next((place for end in range(len(path), -1, -1) if (place := at(path[:end]))), None)
+
+
+def _mistake(where: str, rule: str, at: Position | None = None, path: KeyPath = ()) -> ScenarioError:
+    """One printable line, whatever was in the file or its name."""
+    place = f"{where}:{at.line}" if at else where
+    keys = ".".join(str(key) if re.fullmatch(r"[\w-]{1,60}", str(key)) else quoted(key) for key in path)
+    line = ": ".join(part for part in (place, keys, rule) if part)
+    return ScenarioError("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line))

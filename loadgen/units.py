@@ -1,15 +1,16 @@
-"""Quantities as people write them: `500ms`, `2s`, `10m`, `8/s`. Parsed to floats in base units, and printed back."""
+"""Quantities as people write them: `500ms`, `2s`, `8/s`. Read as floats in base units, and printed back."""
 
 from __future__ import annotations
 
 import math
 import re
 
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_PER_SECOND = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_DURATION = re.compile(rf"({_NUMBER})\s*(ns|us|µs|ms|s|min|m|h)")
-_RATE = re.compile(rf"({_NUMBER})\s*/\s*(s|min|m|h)")
+# seconds = number * up / down: whole milliseconds divided are exact, multiplied by 0.001 they are not
+_UP = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_DOWN = {"ns": 1e9, "us": 1e6, "µs": 1e6, "μs": 1e6, "ms": 1e3}
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_DURATION = re.compile(rf"({_NUMBER})\s*({'|'.join([*_DOWN, *_UP])})")
+_RATE = re.compile(rf"({_NUMBER})(?:\s*/\s*({'|'.join(_UP)}))?")
 
 
 def duration_s(text: object) -> float:
@@ -21,8 +22,11 @@ def duration_s(text: object) -> float:
         return 0.0
     found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None:
-        raise ValueError(f"{text!r} is not a duration: write a number with a unit, such as 500ms, 2s or 10m")
-    return _finite(float(found[1]) * _SECONDS[found[2]], text)
+        raise ValueError(
+            f"{quoted(text)} is not a duration: write a number with a unit, such as {_example(text)}"
+        )
+    number, unit = float(found[1]), found[2]
+    return _finite(number / _DOWN[unit] if unit in _DOWN else number * _UP[unit], text)
 
 
 def rate_rps(text: object) -> float:
@@ -30,33 +34,53 @@ def rate_rps(text: object) -> float:
 
     Raises ValueError with the rule and an example.
     """
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        return _finite(float(text), text)
-    if isinstance(text, str):
-        if found := _RATE.fullmatch(text.strip()):
-            return _finite(float(found[1]) / _PER_SECOND[found[2]], text)
-        if re.fullmatch(_NUMBER, text.strip()):
-            return _finite(float(text), text)
-    raise ValueError(f"{text!r} is not a rate: write requests per second, such as 8/s or 90/min")
+    bare = isinstance(text, int | float) and not isinstance(text, bool)
+    found = _RATE.fullmatch(str(text).strip()) if bare or isinstance(text, str) else None
+    if found is None:
+        raise ValueError(f"{quoted(text)} is not a rate: write requests per second, such as 8/s or 90/min")
+    return _finite(float(found[1]) / _UP[found[2] or "s"], text)
 
 
 def show_duration(seconds: float) -> str:
-    """`seconds` with the unit a person would choose: `500ms`, `2s`, `10m`."""
-    if seconds == 0:
-        return "0s"
-    if seconds % 60 == 0:
-        return f"{seconds / 60:g}m"
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(seconds) >= size:
-            return f"{seconds / size:.12g}{unit}"
-    return f"{seconds / 1e-9:.12g}ns"
+    """`seconds` (finite) with the unit a person would choose: `500ms`, `2s`, `10m`. Reads back the same."""
+    minutes = seconds / 60
+    if seconds and minutes == int(minutes) and minutes * 60 == seconds:
+        return f"{_shortest(minutes)}m"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
+        shown = f"{seconds / size:.12g}{unit}"
+        if abs(seconds) >= size and duration_s(shown) == seconds:
+            return shown
+    return f"{_shortest(seconds)}s"
 
 
 def show_rate(rps: float) -> str:
-    return f"{rps:.12g}/s"
+    """`rps` (finite) as `8/s`. Reads back the same."""
+    return f"{_shortest(rps)}/s"
+
+
+def quoted(value: object) -> str:
+    """`value` for an error message: as YAML would write it, at most 60 characters of it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "keys and values"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _shortest(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
+
+
+def _example(text: object) -> str:
+    """The number that was given, with the units it may have meant."""
+    number = text.strip() if isinstance(text, str) else "" if isinstance(text, bool) else str(text)
+    return f"{number}s or {number}ms" if re.fullmatch(r"[0-9.]{1,9}", number) else "500ms, 2s or 10m"
 
 
 def _finite(value: float, text: object) -> float:
     if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not a finite number")
+        raise ValueError(f"{quoted(text)} is not a finite number")
     return value

@@ -1,0 +1,135 @@
+"""What is wrong with plain data, for a reader of YAML: pydantic's errors as key paths and sentences."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from loadgen.strict_yaml import KeyPath
+from loadgen.units import quoted
+
+_RULES = {
+    "model_type": "must hold keys and values",
+    "model_attributes_type": "must hold keys and values",
+    "dict_type": "must hold keys and values",
+    "tuple_type": "must be a list",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+# Keys whose values may be credentials, or be one by mistake: never quoted.
+_PRIVATE = {"headers", "api_key_env", "base_url"}
+
+
+class Fault(NamedTuple):
+    """`path`: the key path as in the YAML; `rule`: what is wrong there."""
+
+    path: KeyPath
+    rule: str
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
+    """The faults in what was given to `model`, in its fields' order.
+
+    A misspelt key is both unknown and missing: beside an unknown key no missing one is named.
+    """
+    details = error.errors(include_url=False)
+    misspelt = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
+    return [_fault(d, model) for d in details if d["type"] != "missing" or d["loc"][:-1] not in misspelt]
+
+
+def _fault(detail: ErrorDetails, model: type[BaseModel]) -> Fault:
+    path, types = _follow(detail["loc"], model)
+    kind, value, ctx = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "missing":
+        return Fault(path, "required key missing")
+    if kind == "extra_forbidden":
+        key = str(detail["loc"][-1])
+        return Fault((*path, key), f"unknown key{_instead(key, _keys(types))}")
+    if kind == "union_tag_not_found":
+        return Fault((*path, "kind"), f"required key missing: one of {', '.join(_kinds(types))}")
+    if kind == "union_tag_invalid":
+        return Fault(
+            (*path, "kind"), f"unknown kind {quoted(ctx['tag'])}{_instead(ctx['tag'], _kinds(types))}"
+        )
+    if kind == "literal_error":
+        return Fault(path, f"unknown value {quoted(value)}{_instead(value, _choices(types))}")
+    return Fault(path, _rule(kind, detail, "" if set(path) & _PRIVATE else f", not {quoted(value)}"))
+
+
+def _rule(kind: str, detail: ErrorDetails, but: str) -> str:
+    if kind == "value_error":
+        return str(detail["ctx"]["error"])
+    if kind in _RULES:
+        return _RULES[kind].format_map(detail.get("ctx", {})) + but
+    return detail["msg"]
+
+
+def _follow(loc: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, list[Any]]:
+    """`loc` without the union members that pydantic puts into it, and the types that may stand there."""
+    path: list[str | int] = []
+    types: list[Any] = [model]
+    for step in loc:
+        if tagged := [t for t in types if len(types) > 1 and step in _kinds([t])]:
+            types = tagged
+        elif (inner := _inside(types, step)) is not None:
+            path.append(step)
+            types = list(_alternatives(inner))
+    return tuple(path), types
+
+
+def _inside(types: list[Any], step: str | int) -> Any:
+    """The type under key or index `step`; None where there is no such thing."""
+    for here in types:
+        if get_origin(here) is dict:
+            return get_args(here)[1]
+        if get_origin(here) is tuple and isinstance(step, int):
+            return get_args(here)[0]
+        for field_name, field in _fields(here).items():
+            if step == (field.alias or field_name):
+                return field.annotation
+    return None
+
+
+def _alternatives(annotation: Any) -> Iterable[Any]:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _alternatives(member)
+    elif annotation is not type(None):
+        yield annotation
+
+
+def _fields(here: Any) -> dict[str, Any]:
+    return here.model_fields if isinstance(here, type) and issubclass(here, BaseModel) else {}
+
+
+def _keys(types: list[Any]) -> list[str]:
+    return [field.alias or name for here in types for name, field in _fields(here).items()]
+
+
+def _kinds(types: list[Any]) -> list[str]:
+    """The values of `kind` that tell these types apart."""
+    return [
+        tag for here in types if "kind" in _fields(here) for tag in get_args(_fields(here)["kind"].annotation)
+    ]
+
+
+def _choices(types: list[Any]) -> list[str]:
+    return [str(choice) for here in types if get_origin(here) is Literal for choice in get_args(here)]
+
+
+def _instead(word: Any, choices: list[str]) -> str:
+    near = difflib.get_close_matches(str(word)[:60], choices, n=1)
+    return f", did you mean {near[0]}?" if near else f": choose from {', '.join(choices)}"

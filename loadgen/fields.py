@@ -1,0 +1,107 @@
+"""The kinds of value that a scenario holds: how each is written, its range, what is said of a wrong one."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+
+from loadgen.units import duration_s, quoted, rate_rps, show_duration, show_rate
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+MAX_COUNT = 2**31 - 1
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError(f"must be above zero, not {value:g}")
+    return value
+
+
+def _not_negative(value: float) -> float:
+    if value < 0:
+        raise ValueError(f"must not be negative, as {value:g} is")
+    return value
+
+
+def _at_most_a_year(seconds: float) -> float:
+    """Instants are kept as 64-bit nanoseconds, and sums of several durations must fit."""
+    if seconds > 31_536_000:
+        raise ValueError(f"must be at most 8760h, a year, not {show_duration(seconds)}")
+    return seconds
+
+
+def _sendable(rps: float) -> float:
+    if not 1e-6 <= rps <= 1e6:
+        raise ValueError(f"must be from 0.000001/s to 1000000/s, not {show_rate(rps)}")
+    return rps
+
+
+def _spelt(pattern: str, words: str) -> AfterValidator:
+    """The value is never quoted: a secret may stand in the wrong place."""
+
+    def check(value: str) -> str:
+        if re.fullmatch(pattern, value) is None:
+            raise ValueError(f"must be {words}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _base_url(value: str) -> str:
+    """The value is never quoted: it may hold a password."""
+    if re.search(r"[\s\x00-\x1f\x7f]", value):
+        raise ValueError("a base URL has no spaces or control characters")
+    parts = urlsplit(value)
+    if "@" in parts.netloc:
+        raise ValueError("a base URL may not hold a user name or password: use api_key_env or headers")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("not a base URL: write http://host:port or https://host")
+    if parts.query or parts.fragment:
+        raise ValueError("a base URL has no query and no fragment")
+    try:
+        possible = parts.port != 0
+    except ValueError:
+        possible = False
+    if not possible:
+        raise ValueError("a port is a number from 1 to 65535")
+    return value.rstrip("/")
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None:
+            raise ValueError(f"{quoted(name)} cannot be the name of a header")
+        if name.lower() in ("content-length", "transfer-encoding"):
+            raise ValueError(f"{name} is set by the client")
+        if re.fullmatch(r"[\t\x20-\x7e\x80-\xff]*", text) is None:
+            raise ValueError(
+                f"the value of {name} holds a line break or another character no header can carry"
+            )
+    return value
+
+
+_Seconds = Annotated[
+    float, BeforeValidator(duration_s), AfterValidator(_at_most_a_year), PlainSerializer(show_duration)
+]
+Duration = Annotated[_Seconds, AfterValidator(_positive)]
+DurationOrZero = Annotated[_Seconds, AfterValidator(_not_negative)]
+Rate = Annotated[
+    float,
+    BeforeValidator(rate_rps),
+    AfterValidator(_positive),
+    AfterValidator(_sendable),
+    PlainSerializer(show_rate),
+]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
+Name = Annotated[str, _spelt(NAME, "1 to 64 letters, digits, dots, _ or -, the first a letter or digit")]
+RowId = Annotated[str, _spelt(r"[\x21-\x7e]{1,128}", "1 to 128 printable ASCII characters without spaces")]
+Variable = Annotated[
+    str, _spelt(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key")
+]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+Headers = Annotated[dict[str, str], AfterValidator(_headers)]
