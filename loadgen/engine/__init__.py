@@ -1,4 +1,5 @@
-"""The bundled mini-engine: one scheduler, driven in virtual time (`simulate`) or on the wall clock (`serve`)."""
+"""The bundled mini-engine: one scheduler, driven in virtual time (`simulate`) or on the wall clock
+(`serve`)."""
 
 from loadgen.engine.simulate import simulate
 

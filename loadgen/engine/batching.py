@@ -26,7 +26,8 @@ RETRY_AFTER_S = 1
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A request inside the engine. `computed_tokens`: prompt positions done, a padded batch's padding included."""
+    """A request inside the engine. `computed_tokens`: prompt positions done, a padded batch's padding
+    included."""
 
     id: int
     prompt_tokens: int
@@ -87,9 +88,9 @@ class Scheduler:
     """One core; the engine's `batching` says when the batch's membership may change.
 
     static, dynamic: with no batch running, one of up to `max_sequences` starts once that many wait, or once
-    the oldest has waited `window_s`. Its first step computes every prompt, padded to the longest; each further
-    step decodes every slot until the longest member ends. Ended and cancelled members hold their slots until
-    then.
+    the oldest has waited `window_s`. Its first step computes every prompt, padded to the longest; each
+    further step decodes every slot until the longest member ends. Ended and cancelled members hold their
+    slots until then.
 
     continuous: before every step, running decodes get one token each, then unfinished prefills up to
     `prefill_chunk` tokens, then sequences from the queue (FIFO) while a slot and some of `token_budget` are

@@ -29,8 +29,9 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A dense decoder in 16-bit weights. `parameters` are those that a token passes through: an input embedding
-    is left out where it is a table of its own (OPT's is tied to its output projection, so it counts).
+    """A dense decoder in 16-bit weights. `parameters` are those that a token passes through: an input
+    embedding is left out where it is a table of its own (OPT's is tied to its output projection, so it
+    counts).
     """
 
     parameters: float
@@ -44,8 +45,8 @@ class Model:
 
 
 # Peaks as published for the SXM parts. The shares are fitted to the kernel timings of Llama-2-7B that the
-# simulator Vidur ships (microsoft/vidur, data/profiling): 1.52 TB/s and 207-236 TFLOPS on an A100 80 GB, 2.6 TB/s and
-# 730-770 TFLOPS on an H100. The A100 40 GB is taken to reach the same shares.
+# simulator Vidur ships (microsoft/vidur, data/profiling): 1.52 TB/s and 207-236 TFLOPS on an A100 80 GB,
+# 2.6 TB/s and 730-770 TFLOPS on an H100. The A100 40 GB is taken to reach the same shares.
 GPUS: Mapping[str, Gpu] = {
     "a100-40gb": Gpu(1.555e12, 312e12, 0.75, 0.70),
     "a100-80gb": Gpu(2.039e12, 312e12, 0.75, 0.70),
@@ -77,10 +78,11 @@ def step_cost(cost: Cost) -> StepCost:
 def roofline(gpu: Gpu, model: Model, overhead_s: float) -> StepCost:
     """Seconds = hypot(W, F) + K + A + overhead.
 
-    W: reading the weights once. F: 2 FLOPs a parameter and token computed. K: reading the keys and values that
-    the decode slots attend to. A: the prompt chunks' attention, 4 x layers x hidden FLOPs for each pair of
-    positions, of which a chunk of n after `start` others has n x (start + n/2). Hypot rather than max, since
-    matrix products measured near W = F take a quarter longer than either bound (A100, the timings named above).
+    W: reading the weights once. F: 2 FLOPs a parameter and token computed. K: reading the keys and values
+    that the decode slots attend to. A: the prompt chunks' attention, 4 x layers x hidden FLOPs for each
+    pair of positions, of which a chunk of n after `start` others has n x (start + n/2). Hypot rather than
+    max, since matrix products measured near W = F take a quarter longer than either bound (A100, the
+    timings named above).
     """
     bandwidth = gpu.bandwidth_bytes_per_s * gpu.bandwidth_share
     flops = gpu.flops * gpu.flops_share

@@ -20,11 +20,13 @@ _PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measur
 def simulate(plan: Plan, engine: Engine, *, run_id: str) -> Iterator[RequestRecord]:
     """One record for every row that fell due, in the order in which they ended.
 
-    A row is sent when it is due; its tokens arrive as their steps end. Instants are offsets from the run's start
-    in seconds, rounded to whole microseconds. Tail rows are drawn until every row of the plan has ended; those
-    still unfinished then are `aborted`. Where a step ends as a row falls due, the step's end comes first.
+    A row is sent when it is due; its tokens arrive as their steps end. Instants are offsets from the run's
+    start in seconds, rounded to whole microseconds. Tail rows are drawn until every row of the plan has
+    ended; those still unfinished then are `aborted`. Where a step ends as a row falls due, the step's end
+    comes first.
 
-    Raises ScenarioError for a cost without a profile; RuntimeError should requests wait for ever, naming them.
+    Raises ScenarioError for a cost without a profile; RuntimeError should requests wait for ever, naming
+    them.
     """
     return _Simulation(plan, engine, run_id).records()
 
