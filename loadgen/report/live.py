@@ -87,10 +87,10 @@ class View:
         from rich.text import Text
 
         sent = self._fitting(
-            [self._sent(), f"lag {duration(self.counters.lag_s)}", self._elapsed(now_s)], width
+            [self._sent(), f"send lag {duration(self.counters.lag_s)}", self._elapsed(now_s)], width
         )
         frame = Text(no_wrap=True, overflow="ellipsis")
-        title = f"{self.title} " if len(self.title) + len(sent) + 1 <= width else ""
+        title = f"{self.title} " if self.title and len(self.title) + len(sent) < width else ""
         frame.append(title, "bold")
         self._draw_bar(frame, min(BAR_CELLS, width - len(title) - len(sent) - 2))
         frame.append(f"{sent}\n")

@@ -1,0 +1,169 @@
+"""Several runs of one plan side by side: what is compared, to what, and who may be called the winner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadgen.compare import Comparison, Row, compare
+from loadgen.scenario import ScenarioError
+from loadgen.stats.summary import Goodput, Summary
+from tests.report.summaries import distribution, metrics, nothing, summary
+
+DIGEST = "5f" * 32
+
+
+def compared(**variants: Summary) -> Comparison:
+    return compare(variants, dict.fromkeys(variants, DIGEST))
+
+
+def burst(tokens_per_s: float | None, **changes: Any) -> Summary:
+    return summary(window_by="burst", makespan_output_tokens_per_s=tokens_per_s, **changes)
+
+
+def with_e2e(adjusted_p99: float | None, **changes: Any) -> Summary:
+    return summary(metrics=metrics(e2e_s=distribution(1.0, adjusted={"p99": adjusted_p99})), **changes)
+
+
+def row(c: Comparison, key: str) -> Row:
+    return next(r for r in c.rows if r.key == key)
+
+
+def test_runs_of_different_plans_are_refused_by_name() -> None:
+    """A difference between two plans would look like a difference between two servers."""
+    with pytest.raises(ScenarioError, match="fast ran another plan"):
+        compare({"slow": summary(), "fast": summary()}, {"slow": "a" * 64, "fast": "b" * 64})
+
+
+@pytest.mark.parametrize("variants", [{}, {"only": summary()}])
+def test_fewer_than_two_variants_are_refused(variants: dict[str, Summary]) -> None:
+    """There is nothing to compare."""
+    with pytest.raises(ScenarioError, match="at least two"):
+        compare(variants, dict.fromkeys(variants, DIGEST))
+
+
+def test_the_ratio_is_the_value_over_the_first_variants() -> None:
+    """1,500 against 600 tokens/s is 2.5 x baseline, and the baseline is 1 x itself."""
+    c = compared(static=burst(600.0), continuous=burst(1500.0))
+    assert c.baseline == "static"
+    assert row(c, "makespan_output_tokens_per_s").ratios == {"static": 1.0, "continuous": 2.5}
+
+
+def test_a_ratio_to_zero_or_to_nothing_is_undefined() -> None:
+    """No rejection at the baseline makes no rejection ratio; a missing value makes none either."""
+    c = compared(
+        a=summary(rejection_rate=0.0, completed_rps=None), b=summary(rejection_rate=0.25, completed_rps=4.0)
+    )
+    assert row(c, "rejection_rate").ratios == {"a": None, "b": None}
+    assert row(c, "completed_rps").ratios == {"a": None, "b": None}
+    assert row(c, "rejection_rate").values == {"a": 0.0, "b": 0.25}
+
+
+def test_a_figure_that_no_variant_has_is_left_out() -> None:
+    """A burst has no rate: no row of dashes for it."""
+    c = compared(a=burst(600.0, completed_rps=None), b=burst(700.0, completed_rps=None))
+    assert "completed_rps" not in [r.key for r in c.rows]
+
+
+def test_itl_is_never_set_beside_chunk_gaps() -> None:
+    """Where one variant has no ITL, both show chunk gaps."""
+    with_itl, without = summary(), summary(metrics=metrics(itl_s=nothing()))
+    assert {"itl_p50_s"} < {r.key for r in compared(a=with_itl, b=with_itl).rows}
+    keys = {r.key for r in compared(a=with_itl, b=without).rows}
+    assert "chunk_gap_p50_s" in keys
+    assert not [key for key in keys if key.startswith("itl")]
+
+
+def test_a_burst_is_won_by_makespan_throughput() -> None:
+    """Highest tokens a second over the makespan, whatever the latencies."""
+    c = compared(a=burst(600.0), b=burst(900.0, metrics=metrics(e2e_s=distribution(99.0))))
+    assert (c.winner, c.decided_by) == ("b", "makespan_output_tokens_per_s")
+    assert "burst" in c.rule
+
+
+def test_goodput_limits_decide_where_they_are_given() -> None:
+    """The larger share of offered requests within every limit wins."""
+
+    def good(share: float) -> Summary:
+        limits = {"ttft_s": 0.5}
+        return summary(goodput=Goodput(limits_s=limits, good=0, attainment=share, rps=None))
+
+    c = compared(a=good(0.8), b=good(0.7))
+    assert (c.winner, c.decided_by) == ("a", "attainment")
+
+
+def test_different_goodput_limits_do_not_decide() -> None:
+    """Shares that met different limits are no common measure."""
+
+    def good(limit_s: float) -> Summary:
+        return summary(goodput=Goodput(limits_s={"ttft_s": limit_s}, good=0, attainment=0.9, rps=None))
+
+    assert compared(a=good(0.5), b=good(0.1)).decided_by == "e2e_p99_adjusted_s"
+
+
+def test_a_variant_that_fails_requests_does_not_win_by_answering_the_rest_fast() -> None:
+    """Its adjusted p99 is infinitely late, however fast its ok requests are."""
+    c = compared(patient=with_e2e(9.0), rejecting=with_e2e(None, rejection_rate=0.3))
+    assert c.winner == "patient"
+    assert row(c, "e2e_p99_adjusted_s").values["rejecting"] is None
+
+
+def test_an_invalid_measurement_has_no_winner() -> None:
+    """Nothing is concluded from a run that cannot be trusted, and its name is said."""
+    c = compared(a=burst(600.0), b=burst(900.0, validity="INVALID"))
+    assert c.winner is None
+    assert "b is INVALID" in c.reason
+
+
+def test_within_one_percent_is_a_tie() -> None:
+    """1,000 and 991 tokens/s are 0.9 % apart, 1,000 and 989 are 1.1 %."""
+    assert compared(a=burst(1000.0), b=burst(991.0)).winner is None
+    assert compared(a=burst(1000.0), b=burst(989.0)).winner == "a"
+
+
+def test_where_nobody_has_the_deciding_figure_nobody_wins() -> None:
+    """All failed too often: the row is kept, since it says so."""
+    c = compared(a=with_e2e(None), b=with_e2e(None))
+    assert c.winner is None
+    assert row(c, "e2e_p99_adjusted_s").n == {"a": 1000, "b": 1000}
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=2, max_size=5))
+def test_the_named_winner_is_ahead_of_all_others_by_more_than_a_tie(rates: list[float]) -> None:
+    """Whoever is named leads by over 1 %, and someone is named whenever one leads by so much."""
+    c = compared(**{f"v{i}": burst(rate) for i, rate in enumerate(rates)})
+    second, first = sorted(rates)[-2:]
+    assert (c.winner is not None) == (first - second > 0.01 * first)
+    if c.winner is not None:
+        assert rates[int(c.winner[1:])] == first
+
+
+def test_a_simulated_figure_is_named_as_such_beside_measured_ones() -> None:
+    """The mixture is said, with the names of the simulated variants."""
+    c = compared(real=summary(), model=summary(source="virtual"))
+    assert "SIMULATED figures beside measured ones: model." in c.notes
+    assert c.variants["model"].source == "virtual"
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"overloaded": True}, "Overloaded: b."),
+        ({"partly_closed_loop": True}, "Partly closed loop: b."),
+        ({"itl_assumed": True}, "usage: b."),
+        ({"itl_valid": False}, "not to be used: b."),
+    ],
+)
+def test_what_weakens_a_variant_is_noted(changes: dict[str, Any], word: str) -> None:
+    """Each caution names the variants it holds for, and no other."""
+    assert [note for note in compared(a=summary(), b=summary(**changes)).notes if word in note]
+
+
+def test_a_comparison_is_strict_json_and_comes_back() -> None:
+    """Undefined figures are null, and decoding gives the same value."""
+    c = compared(a=with_e2e(None), b=burst(900.0))
+    assert msgspec.json.decode(msgspec.json.encode(c), type=Comparison) == c
