@@ -93,11 +93,12 @@ class Device:
         if unfinished := [call.done for call in self._calls.values()]:
             await asyncio.wait(unfinished, timeout=timeout_s)
 
-    def punctuality(self) -> dict[str, float]:
+    def punctuality(self) -> dict[str, float | None]:
         """How late the last of the steps ended, and how often the schedule slipped."""
-        late_us = np.percentile(self._late_ns or [0], (50, 99, 100)) / 1e3
-        late = dict(zip(("late_p50_us", "late_p99_us", "late_max_us"), late_us.tolist(), strict=True))
-        return {"steps": self._steps, "slips": self._slips, **late}
+        late_us = np.percentile(self._late_ns, (50, 99, 100)) / 1e3 if self._late_ns else None
+        figures = (None,) * 3 if late_us is None else late_us.tolist()
+        named = zip(("late_p50_us", "late_p99_us", "late_max_us"), figures, strict=True)
+        return {"steps": self._steps, "slips": self._slips, **dict(named)}
 
     async def run(self) -> None:
         start_s = self._now_s()
