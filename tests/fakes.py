@@ -85,7 +85,7 @@ Script = Answer | Sequence[Answer]  # a sequence is played in order; its last an
 
 
 class ScriptedServer:
-    """An async context manager that listens on a port of 127.0.0.1 and plays a script to each request.
+    """An async context manager that listens on 127.0.0.1 and plays a script to each request.
 
     `script` answers every path, or maps paths (without query) to scripts; other paths get a 404. `on_accept`
     says, by the connection's number from 0, whether to serve it, close it or reset it at once.
@@ -95,11 +95,13 @@ class ScriptedServer:
         self,
         script: Script | Mapping[str, Script],
         *,
+        port: int = 0,
         tls: ssl.SSLContext | None = None,
         on_accept: Callable[[int], Literal["serve", "close", "abort"]] = lambda _: "serve",
     ) -> None:
         self.requests: list[Received] = []
         self.connections = 0
+        self.port = port
         self.on_accept = on_accept
         self._tls = tls
         self._routes = script if isinstance(script, Mapping) else None
@@ -112,8 +114,10 @@ class ScriptedServer:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, ssl=self._tls)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._server = await loop.create_server(
+            lambda: _Connection(self), "127.0.0.1", self.port, ssl=self._tls
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -158,7 +162,7 @@ def _endless(script: Script) -> Iterator[Answer]:
 
 
 class _HungUpError(Exception):
-    """The client closed the connection."""
+    """The client closed the connection, or there is nothing to be had from it."""
 
 
 class _Connection(asyncio.Protocol):
@@ -222,6 +226,9 @@ class _Connection(asyncio.Protocol):
     async def read_request(self) -> Received:
         while (end := self.buffer.find(b"\r\n\r\n")) < 0:
             await self.more()
+            if not self.buffer[:1].isalpha():  # a TLS hello, say: real servers answer so
+                self.transport.write(Reply(400, framing="length").head())
+                raise _HungUpError
         start_line, *lines = bytes(self.buffer[:end]).decode("latin-1").split("\r\n")
         headers = {
             name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)

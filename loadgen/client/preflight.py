@@ -1,0 +1,211 @@
+"""A look at the target before any load: is it there, does it take our key and our body, does it stream?
+
+Two requests at most: GET /v1/models, then one probe of four tokens. No load ever goes this way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from loadgen.client.control import Line, Response, open_line
+from loadgen.client.stream import Stream
+from loadgen.client.unreachable import Unreachable
+from loadgen.scenario import ScenarioError, Target, Timeouts
+
+__all__ = ["Preflight", "Unreachable", "preflight", "wait_ready"]
+
+PROBE_TOKENS = 4
+PATIENCE_S = 60.0  # four tokens that take longer are no use to a person who waits for the run to start
+POLL_S = 5.0
+BUSY = (429, 503)
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What the look found.
+
+    model: the one to ask for. models: the listed ones, None without a list. server: its Server header.
+    facts: plain JSON for run.json. notes: what a user should know, one line each.
+    """
+
+    model: str | None
+    models: tuple[str, ...] | None
+    server: str | None
+    facts: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+async def preflight(
+    target: Target, api_key: str | None, timeouts: Timeouts, *, ignore_eos: bool
+) -> Preflight:
+    """Look at the model list, then send one small streaming request shaped as the load's will be.
+
+    Raises Unreachable when the target cannot be reached or refuses us, ScenarioError when the scenario leaves
+    open which of several models is meant. A target that is merely busy (429, 503) is noted.
+    """
+    limit_s = min(timeouts.first_token_s, PATIENCE_S)
+    notes = ["insecure: the server's certificate is not checked"] if target.insecure else []
+    async with open_line(target, api_key, timeouts.connect_s) as line:
+        models = _models(line, await line.ask("GET", "/v1/models", limit_s), notes)
+        model = _model(line, models, notes)
+        body = probe_body(target, model, ignore_eos=ignore_eos)
+        response = await line.ask("POST", target.endpoint, limit_s, body)
+        stream = _stream(response)
+    if _is_busy(response, stream):
+        words = stream.error[1] if stream.error else line.words(response)
+        notes.append(f"busy at preflight ({response.status}): {words}")
+    else:
+        _judge(line, response, stream, models)
+        notes += _remarks(response, stream, ignore_eos=ignore_eos)
+    facts = line.masked({"model": model, "models": models} | _facts(response, stream))
+    return Preflight(model, models, facts["server"], facts, tuple(line.masked(notes)))
+
+
+async def wait_ready(target: Target, api_key: str | None, limit_s: float) -> None:
+    """Ask /health and /v1/models by turns until one answers 200.
+
+    Raises Unreachable with the last answer after `limit_s` seconds, or at once when the key is refused.
+    """
+    last, pause_s = "no answer", 0.05
+    try:
+        async with asyncio.timeout(limit_s), open_line(target, api_key, POLL_S) as line:
+            while True:
+                for path in ("/health", "/v1/models"):
+                    try:
+                        response = await line.ask("GET", path, POLL_S)
+                    except Unreachable as trouble:
+                        last = str(trouble)
+                        continue
+                    if response.status == 200:
+                        return
+                    if response.status == 401:
+                        raise line.refused(response)
+                    last = str(line.refused(response))
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, 1.0)
+    except TimeoutError:
+        raise Unreachable(f"not ready within {limit_s:g} s; at the last try {last}") from None
+
+
+def probe_body(target: Target, model: str | None, *, ignore_eos: bool) -> dict[str, Any]:
+    """The load's body with a short prompt and four tokens; a null in `extra_body` removes a key."""
+    prompt = "Count from one to ten."
+    is_chat = target.endpoint == "/v1/chat/completions"
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}] if is_chat else None,
+        "prompt": None if is_chat else prompt,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": PROBE_TOKENS,
+        "ignore_eos": ignore_eos or None,
+    }
+    return {key: value for key, value in (body | target.extra_body).items() if value is not None}
+
+
+def _models(line: Line, response: Response, notes: list[str]) -> tuple[str, ...] | None:
+    """The listed models; None with a note where there is no list. Only a refused key is fatal here."""
+    if response.status == 401:
+        raise line.refused(response)
+    try:
+        listed = msgspec.json.decode(response.body, type=_Listing) if response.status == 200 else None
+    except msgspec.DecodeError:
+        listed = None
+    if listed is None:
+        notes.append(f"no list of models: {response.what} answered {response.status}: {line.words(response)}")
+        return None
+    return tuple(model.id for model in listed.data)
+
+
+class _Listed(msgspec.Struct):
+    id: str
+
+
+class _Listing(msgspec.Struct):
+    data: list[_Listed]
+
+
+def _model(line: Line, models: tuple[str, ...] | None, notes: list[str]) -> str | None:
+    named, listed = line.target.model, line.masked(", ".join(models or ()))
+    if named is not None:
+        if models and named not in models:
+            notes.append(f"the server does not list the model {named}; it lists {listed}")
+        return named
+    if models and len(models) > 1:
+        raise ScenarioError(f"target.model: the server has several models, name one of {listed}")
+    if not models:
+        notes.append("no model is named and the server lists none: requests go without one")
+        return None
+    return models[0]
+
+
+def _stream(response: Response) -> Stream:
+    """The body as the load's own reader sees it; nothing where the status is not 200."""
+    stream = Stream()
+    if response.status == 200:
+        stream.feed(response.body, 0)
+        stream.end(0)
+    return stream
+
+
+def _is_busy(response: Response, stream: Stream) -> bool:
+    return response.status in BUSY or (stream.error is not None and stream.error[0] in BUSY)
+
+
+def _judge(line: Line, response: Response, stream: Stream, models: tuple[str, ...] | None) -> None:
+    """Raise Unreachable if the load would meet nothing but trouble."""
+    if response.status != 200:
+        raise line.refused(response, models)
+    why = None
+    if stream.error is not None:
+        why = f"an error where tokens were due: {stream.error[1]}"
+    elif stream.first_event_us is None and response.body:
+        got = response.headers.get("content-type", "no content type")
+        why = f"asked for an event stream and got {got}: {line.words(response)}; is base_url the API's?"
+    elif response.end == "lost":
+        why = "the connection was lost in the midst of the answer; the server's log may say why"
+    elif response.end == "late" and not stream.events:
+        why = f"the answer began, but no token came in time (timeouts.first_token, at most {PATIENCE_S:g} s)"
+    if why is not None:
+        raise line.unreachable(response.what, why)
+
+
+def _remarks(response: Response, stream: Stream, *, ignore_eos: bool) -> list[str]:
+    """What the figures of a load will suffer from, if the probe is like the rest."""
+    tokens, _ = stream.output_tokens()
+    content_type = response.headers.get("content-type", "none")
+    found = {
+        f"the stream's content type is {content_type}, not text/event-stream": not _is_event_stream(response),
+        f"no token in the stream of the probe (usage says {stream.usage_tokens})": not stream.events,
+        "no usage in the stream: output tokens will be counted by its events": stream.usage_tokens is None,
+        "the stream had not ended in time": response.end == "late",
+        "the stream ended with neither a finish reason nor [DONE]: every such answer counts as broken": (
+            response.end == "whole" and stream.finish_reason is None and not stream.done
+        ),
+        f"asked for {PROBE_TOKENS} tokens with ignore_eos, got {tokens}: the server ends answers early": (
+            ignore_eos and stream.finish_reason == "stop" and tokens < PROBE_TOKENS
+        ),
+    }
+    return [remark for remark, is_so in found.items() if is_so]
+
+
+def _is_event_stream(response: Response) -> bool:
+    return bool(response.headers.get("content-type", "").startswith("text/event-stream"))
+
+
+def _facts(response: Response, stream: Stream) -> dict[str, Any]:
+    usage = stream.usage
+    return {
+        "server": response.headers.get("server"),
+        "status": response.status,
+        "streams": _is_event_stream(response) and stream.events > 0,
+        "usage_given": usage is not None,
+        "finish_reason": stream.finish_reason,
+        "prompt_tokens": usage and usage.prompt_tokens,
+        "asked_output_tokens": PROBE_TOKENS,
+        "output_tokens": usage and usage.completion_tokens,
+    }

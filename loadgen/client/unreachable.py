@@ -1,0 +1,143 @@
+"""Why a target cannot be measured, in one line that a user can act on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+
+class Unreachable(Exception):  # noqa: N818  a finding about the target, not an error of ours
+    """The target cannot be reached, or refuses us: one line with what was tried, what it said, and a hint."""
+
+
+def one_line(text: str, secrets: Iterable[str] = (), limit: int = 500) -> str:
+    """`text` fit to show: printable, on one line, every secret masked, cut after `limit` characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    for secret in secrets:
+        line = line.replace(secret, "***")
+    return line if len(line) <= limit else line[:limit] + "..."
+
+
+# --- what a server's body says ------------------------------------------------------------------------------
+
+
+def own_words(body: bytes) -> str:
+    """The message in a body: OpenAI's `error`, FastAPI's `detail`, an HTML page's title, or all of it."""
+    text = body.decode("utf-8", "replace")
+    if re.match(r"\s*<(!doctype|html|head|body)\b", text, re.IGNORECASE):
+        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+        return f"an HTML page titled {one_line(title[1])!r}" if title else "an HTML page"
+    try:
+        return message_of(msgspec.json.decode(body)) or text
+    except msgspec.DecodeError:
+        return text
+
+
+def message_of(said: Any) -> str | None:
+    """The text in an error value of any of the shapes servers use, or None."""
+    if isinstance(said, str):
+        return said
+    if isinstance(said, list):
+        return "; ".join(filter(None, map(message_of, said))) or None
+    if not isinstance(said, dict):
+        return None
+    if isinstance(said.get("loc"), list) and "msg" in said:
+        return f"{'.'.join(map(str, said['loc']))}: {said['msg']}"
+    return next(
+        (m for key in ("error", "message", "detail", "msg") if (m := message_of(said.get(key)))), None
+    )
+
+
+# --- a status that is a refusal -----------------------------------------------------------------------------
+
+_HINTS = (
+    (
+        "max_completion_tokens",
+        "extra_body: {max_tokens: null, max_completion_tokens: 128} sends that field instead",
+    ),
+    ("stream_options", "extra_body: {stream_options: null} leaves it out; tokens are then counted by events"),
+    ("ignore_eos", "ignore_eos: false in load leaves it out, so does extra_body: {ignore_eos: null}"),
+    ("max_tokens", "extra_body: {max_tokens: null} leaves it out"),
+    ("chat template", "a model without a chat template needs endpoint: /v1/completions"),
+)
+_ANY_BODY = "extra_body in target changes what is sent, and a null there removes a key"
+
+
+def refusal(status: int, words: str, *, location: str | None, key_hint: str, name_hint: str) -> str:
+    """A status other than 200 in words, with what to do about it. `words` are the server's own."""
+    said = f"({status}): {words}" if words.strip() else f"({status}, without a word)"
+    if 300 <= status < 400:
+        return (
+            f"it redirects ({status}) to {location}, and redirects are not followed; give the final base_url"
+        )
+    if status in (401, 403):
+        return f"the server refused the key {said}; {key_hint}"
+    if status == 404:
+        return f"the server knows no such path or model {said}; {name_hint}"
+    if status >= 500:
+        return f"the server failed {said}; its log may say why"
+    hint = next((hint for name, hint in _HINTS if name in words), _ANY_BODY)
+    return f"the server refused the request {said}; {hint}"
+
+
+# --- a connection that fails --------------------------------------------------------------------------------
+
+
+async def connection_trouble(error: Exception, base_url: str) -> str:
+    """Why there was no HTTP answer: `error` and its causes, told apart by what a user can do about them."""
+    parts = urlsplit(base_url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    causes = list(_causes(error))
+    for cause in causes:
+        match cause:
+            case socket.gaierror():
+                return f"the host name {host} does not resolve ({cause.strerror})"
+            case ConnectionRefusedError():
+                return f"connection refused: nothing listens on port {port} of {host}; is the server up?"
+            case ssl.SSLCertVerificationError():
+                distrust = f"its certificate is not trusted ({cause.verify_message})"
+                return f"{distrust}; name the authority in ca_file, or set insecure: true"
+            case TimeoutError():
+                return "no connection in time; a wrong host, a firewall, or https:// to a plain port?"
+            case ssl.SSLError():
+                return (
+                    f"no TLS ({cause.reason}); where the server speaks plain HTTP, write http:// in base_url"
+                )
+    if parts.scheme == "http" and await _speaks_tls(host, port):
+        return "the server speaks TLS and was asked in plain HTTP; write https:// in base_url"
+    if any("illegal" in str(cause) for cause in causes):
+        return "what answers is not HTTP/1.1; a gRPC port, or another service?"
+    told = next((str(cause) for cause in reversed(causes) if str(cause)), type(error).__name__)
+    return f"the connection failed before any answer ({told}); a gRPC port, or a server that crashes?"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """`error`, what it came from, and so on; httpx and anyio wrap what the system said several times."""
+    yield error
+    inner = (
+        error.exceptions if isinstance(error, BaseExceptionGroup) else (error.__cause__ or error.__context__,)
+    )
+    for cause in inner:
+        if cause is not None:
+            yield from _causes(cause)
+
+
+async def _speaks_tls(host: str, port: int) -> bool:
+    """Whether a TLS handshake succeeds there, whatever the certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(3):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except (OSError, TimeoutError):
+        return False
+    writer.transport.abort()
+    return True
