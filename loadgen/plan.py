@@ -101,14 +101,14 @@ class Plan:
 
         Whole numbers and UTF-8 text only: no float and no salt enters it, so it is the same everywhere.
         """
-        h = hashlib.sha256(b"loadgen plan 2\n")
+        h = hashlib.sha256(b"loadgen plan 1\n")
         for name, spelling in _COLUMNS.items():
             h.update(f"{name} {len(self)}\n".encode())
             h.update(getattr(self, name).astype(spelling).tobytes())
         h.update(f"window {self.window.start_ns} {self.window.end_ns} {self.window.by}\n".encode())
         h.update(f"prompts {self.prompts.kind} {self.prompts.seed}\n".encode())
-        _hash_texts(h.update, "texts", self.prompts.texts)
-        _hash_texts(h.update, "ids", self.ids)
+        h.update(b"texts " + _spelled(self.prompts.texts))
+        h.update(b"ids " + _spelled(self.ids))
         return h.hexdigest()
 
     def shard(self, k: int, of: int) -> Plan:
@@ -137,9 +137,9 @@ def _tail_shard(more: Callable[[], Iterator[Plan]], first: int, of: int) -> Iter
             yield mine
 
 
-def _hash_texts(update: Callable[[bytes], object], name: str, texts: tuple[str | None, ...] | None) -> None:
+def _spelled(texts: tuple[str | None, ...] | None) -> bytes:
     """Each text after its length, so that no two lists are spelled alike; -1 stands for an absent one."""
-    update(f"{name} {-1 if texts is None else len(texts)}\n".encode())
-    for text in texts or ():
-        raw = b"" if text is None else text.encode()
-        update(b"%d\n" % (-1 if text is None else len(raw)) + raw)
+    if texts is None:
+        return b"none\n"
+    raws = [b"-1\n" if text is None else b"%d\n%b" % (len(text.encode()), text.encode()) for text in texts]
+    return b"%d\n" % len(raws) + b"".join(raws)

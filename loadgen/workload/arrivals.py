@@ -49,18 +49,17 @@ def due_ns(arrivals: Arrivals, seed: int, start: int, n: int, after_ns: int) -> 
     """
     if isinstance(arrivals, Poisson | Gamma):
         gaps_ns = np.rint(_gaps_s(arrivals, streams.uniforms(seed, "arrivals", start, n)) * 1e9)
-        refuse_far(after_ns + float(gaps_ns.sum()))
+        _refuse_far(after_ns + float(gaps_ns.sum()))
         due: NDArray[np.int64] = np.cumsum(gaps_ns.astype(np.int64)) + after_ns
     else:
         steady_ns = np.rint(_steady_ns(arrivals, np.arange(start, start + n)))
-        refuse_far(steady_ns[-1] if n else 0.0)
+        _refuse_far(steady_ns[-1] if n else 0.0)
         due = steady_ns.astype(np.int64)
     return due
 
 
 def due_before_ns(arrivals: Arrivals, seed: int, end_ns: int) -> NDArray[np.int64]:
     """When the rows before `end_ns` fall due. Raises ScenarioError where they are more than MAX_ROWS."""
-    refuse_far(end_ns)
     expected = mean_rps(arrivals) * end_ns / 1e9
     n = int(expected + 4 * math.sqrt(expected)) + 64
     while (due := due_ns(arrivals, seed, 0, n, 0))[-1] < end_ns:
@@ -78,9 +77,8 @@ def refuse_many(rows: float) -> None:
         )
 
 
-def refuse_far(latest_ns: float) -> None:
-    """Raises ScenarioError where an instant is too far off to count in nanoseconds."""
-    if not latest_ns < _LATEST_NS:  # also where it is not a number
+def _refuse_far(latest_ns: float) -> None:
+    if latest_ns >= _LATEST_NS:
         raise ScenarioError("load: requests would fall due more than 146 years after the start")
 
 

@@ -95,8 +95,9 @@ def _dispersion(due_ns: NDArray[np.int64], window_s: float | None) -> float | No
     """None below FEWEST_WINDOWS whole windows."""
     if window_s is None:
         return None
-    window = ((due_ns - due_ns[0]) / (window_s * 1e9)).astype(np.int64)
-    counts = np.bincount(window)[:-1]  # the last one is cut short
+    # The first window starts half a gap early, so that evenly spaced rows do not sit on the edges.
+    window = ((due_ns - due_ns[0]) / (window_s * 1e9) + 0.5 / WINDOW_GAPS).astype(np.int64)
+    counts = np.bincount(window)[:-1]  # the last window is cut short
     return float(counts.var(ddof=1) / counts.mean()) if len(counts) >= FEWEST_WINDOWS else None
 
 
