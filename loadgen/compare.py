@@ -14,6 +14,7 @@ TIE = 0.01  # the best two within 1 %: one run each cannot tell them apart, and 
 
 # The rows that decide.
 _MAKESPAN, _ATTAINMENT, _E2E = "makespan_output_tokens_per_s", "attainment", "e2e_p99_adjusted_s"
+OTHER_LENGTHS = "output_tokens"  # the finding that a server did not keep to the forced output lengths
 
 Unit = Literal["s", "s/token", "tokens/s", "requests/s", "share"]
 
@@ -246,6 +247,11 @@ def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
 def _winner(summaries: dict[str, Summary], row: Row | None) -> tuple[str | None, str]:
     if invalid := [name for name, s in summaries.items() if s.validity == "INVALID"]:
         return None, f"the measurement of {_and(invalid)} is INVALID"
+    if shorter := [name for name, s in summaries.items() if any(f.name == OTHER_LENGTHS for f in s.findings)]:
+        return (
+            None,
+            f"{_and(shorter)} did not give the output lengths that were asked: the work was not the same",
+        )
     known = [(v, name) for name, v in row.values.items() if v is not None] if row else []
     if row is None or not known:
         return None, "no variant has the figure that decides: too many requests failed"

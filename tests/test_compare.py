@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loadgen.compare import Comparison, Row, compare
 from loadgen.scenario import ScenarioError
-from loadgen.stats.summary import Goodput, Summary
+from loadgen.stats.summary import Finding, Goodput, Summary
 from tests.report.summaries import distribution, metrics, nothing, summary
 
 DIGEST = "5f" * 32
@@ -117,6 +117,14 @@ def test_an_invalid_measurement_has_no_winner() -> None:
     c = compared(a=burst(600.0), b=burst(900.0, validity="INVALID"))
     assert c.winner is None
     assert "b is INVALID" in c.reason
+
+
+def test_a_variant_that_cut_its_answers_short_wins_nothing() -> None:
+    """Forced output lengths were not kept: one side had less to do."""
+    short = Finding(name="output_tokens", effect="warning", text="outputs differ from the forced length")
+    c = compared(a=burst(600.0), b=burst(900.0, findings=[short]))
+    assert c.winner is None
+    assert "b did not give the output lengths" in c.reason
 
 
 def test_within_one_percent_is_a_tie() -> None:

@@ -17,7 +17,10 @@ def summary_markdown(summary: Summary) -> str:
     """One run: the verdict on the measurement, its tables, the words explained, what to do next."""
     parts = [f"# {escape(summary.name)}: {summary.validity}", escape(summary_view.identity(summary))]
     parts += [
-        _list([f"{f.text} {f.remedy}".strip() for f in summary.findings] + summary_view.cautions(summary))
+        _list(
+            [" ".join(summary_view.finding(f)).strip() for f in summary.findings]
+            + summary_view.cautions(summary)
+        )
     ]
     parts += [_table(table) for table in summary_view.tables(summary)]
     parts += [

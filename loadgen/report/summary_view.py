@@ -5,7 +5,7 @@ from __future__ import annotations
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
 from loadgen.run import Outcome
-from loadgen.stats.summary import Distribution, Summary
+from loadgen.stats.summary import Distribution, Finding, Summary
 from loadgen.units import show_duration
 
 MOST_ERRORS = 5
@@ -60,13 +60,21 @@ def source_of(s: Summary) -> str:
     return SOURCES[s.source] + (", INVALID" if s.validity == "INVALID" else "")
 
 
+def finding(f: Finding) -> tuple[str, str]:
+    """What was found and what to do about it, as sentences; the second may be empty."""
+    return _sentence(f.text), _sentence(f.remedy)
+
+
+def _sentence(said: str) -> str:
+    said = clean(said, 1000).rstrip(".")
+    return f"{said[0].upper()}{said[1:]}." if said else ""
+
+
 def cautions(s: Summary) -> list[str]:
     """What must be known before any figure is read."""
     said = []
     if s.source == "virtual":
         said.append("SIMULATED: the bundled engine's model of time, not a measured server.")
-    if s.interrupted:
-        said.append("Interrupted: the figures cover the part that ran.")
     if s.overloaded:
         said.append("Overloaded: percentiles depend on how long one measured.")
     if s.partly_closed_loop:

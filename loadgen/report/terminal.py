@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from loadgen.compare import Comparison
 from loadgen.report import comparison_view, plan_view, summary_view
-from loadgen.report.figures import clean
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Finding, Summary
 
@@ -91,8 +90,8 @@ def _finding(console: Console, finding: Finding) -> None:
     from rich.text import Text
 
     word, style = EFFECTS[finding.effect]
-    remedy = f" {clean(finding.remedy, 1000)}" if finding.remedy else ""
-    _wrapped(console, Text.assemble((word, style), f"  {clean(finding.text, 1000)}", (remedy, "italic")))
+    found, remedy = summary_view.finding(finding)
+    _wrapped(console, Text.assemble((word, style), f"  {found} ", (remedy, "italic")))
 
 
 def _sentence(console: Console, said: str, style: str = "") -> None:
