@@ -60,7 +60,7 @@ def _by_duration(load: Load, law: Arrivals, seed: int) -> tuple[Instants, int, W
     window = Window(start_ns, start_ns + _ns(load.duration_s or 0), "duration")
     due_ns = arrivals.due_before_ns(law, seed, window.end_ns)
     warm = load.warmup_requests or int(np.searchsorted(due_ns, start_ns))
-    if warm == len(due_ns):
+    if warm >= len(due_ns):
         raise ScenarioError(
             "load.duration: no request falls due in so short a time: make it longer or raise the rate"
         )

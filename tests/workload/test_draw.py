@@ -131,11 +131,18 @@ def test_groups_for_a_duration_are_whole_groups() -> None:
     assert plan.due_ns.tolist() == [0] * 4 + [2 * S] * 4 + [4 * S] * 4
 
 
-@pytest.mark.parametrize("load", [{"duration": "1ms"}, {"duration": "1ms", "warmup": "20s"}])
-def test_a_duration_in_which_no_row_falls_due_is_refused(load: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        poisson(rate=0.1, duration="1ms"),
+        poisson(rate=0.1, duration="1ms", warmup="20s"),
+        asked({"kind": "burst", "size": 5, "every": "1s"}, duration="0.1ns", warmup_requests=7),
+    ],
+)
+def test_a_duration_in_which_no_row_falls_due_is_refused(scenario: Scenario) -> None:
     """The message says which rule and what to do."""
     with pytest.raises(ScenarioError, match=r"load\.duration: no request falls due"):
-        draw(poisson(rate=0.1, **load))
+        draw(scenario)
 
 
 @pytest.mark.parametrize(
