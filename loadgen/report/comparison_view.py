@@ -50,7 +50,7 @@ def _figure_row(row: Row, baseline: str, others: list[str]) -> list[str]:
         unit, scale, places = unit_of(row.values.values())
         unit += row.unit.removeprefix("s")
     elif row.unit != "share":
-        unit = row.unit
+        unit = row.unit.replace("requests", "req")
 
     def cell(name: str) -> str:
         value, n = row.values[name], row.n[name]
@@ -63,8 +63,12 @@ def _figure_row(row: Row, baseline: str, others: list[str]) -> list[str]:
     cells = [f"{row.label} {ARROWS[row.better]}", unit, cell(baseline)]
     for name in others:
         ratio = row.ratios[name]
-        cells += [cell(name), UNDEFINED if ratio is None else f"{number(ratio, 3)}x"]
+        cells += [cell(name), UNDEFINED if ratio is None else _times(ratio)]
     return cells
+
+
+def _times(ratio: float) -> str:
+    return f"{number(ratio, 3)}x" if ratio >= 0.01 or ratio == 0 else "<0.01x"
 
 
 def _marks_of_comparison(c: Comparison, rows: list[list[str]]) -> list[str]:
@@ -80,7 +84,7 @@ def verdict(c: Comparison) -> tuple[str, str]:
         return "NO WINNER", f"{c.reason}."
     row = next(row for row in c.rows if row.key == c.decided_by)
     ratio = row.ratios[c.winner]
-    times = f", {number(ratio, 3)}x {c.baseline}" if ratio is not None and c.winner != c.baseline else ""
+    times = f", {_times(ratio)} {c.baseline}" if ratio is not None and c.winner != c.baseline else ""
     return f"WINNER {c.winner}", f"{c.reason}: {_said(row, c.winner)}{times}."
 
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from loadgen.report import signs
 from loadgen.report.figures import clean, duration, number
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ async def watch(
     """
     if console.quiet:
         return
+    signs.allow(console.file)
     view = View(counters, total, clean(title), now())
     # FORCE_COLOR makes a log in CI look like a terminal to rich; only a real one can be redrawn
     show = _redraw if console.is_interactive and console.file.isatty() else _log

@@ -39,7 +39,7 @@ class Table:
 def marks(rows: list[list[str]]) -> list[str]:
     """Explains each sign, where it occurs."""
     cells = [cell for row in rows for cell in row]
-    said = ["mean to p99, max: over the n samples of ok requests only."]
+    said = ["mean to p99, max: over n samples; a latency's are those of ok requests."]
     said.append("p99 adjusted: over all offered requests; a failed one counts as infinitely late.")
     if INFINITE in cells:
         said.append(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadgen.compare import Comparison
-from loadgen.report import comparison_view, plan_view, summary_view
+from loadgen.report import comparison_view, plan_view, signs, summary_view
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Finding, Summary
 
@@ -31,6 +31,7 @@ GAP = 2
 
 def print_summary(summary: Summary, console: Console, *, folder: Path | None) -> None:
     """The verdict on the measurement first, then what was found, what the words mean, and what to do next."""
+    signs.allow(console.file)
     if summary.validity == "VALID":
         _headline(console, "VALID", "the measurement can be trusted", "bold green")
     else:
@@ -51,6 +52,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
     """The winner and the rule first, then every figure by variant with its ratio to the baseline."""
+    signs.allow(console.file)
     word, reason = comparison_view.verdict(comparison)
     _headline(console, word, reason, "bold yellow" if comparison.winner is None else "bold green")
     _sentence(console, f"Rule: {comparison.rule}.")
@@ -63,6 +65,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 def print_plan(facts: PlanFacts, console: Console) -> None:
     """What a plan holds, before anything is sent."""
+    signs.allow(console.file)
     for table in plan_view.tables(facts):
         _table(console, table)
 

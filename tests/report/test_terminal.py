@@ -293,6 +293,12 @@ def test_each_value_has_its_ratio_to_the_baseline_beside_it() -> None:
     assert row == ["tokens/s", "600", "1,200", "2.00x", "2,400", "4.00x"]
 
 
+def test_a_tiny_ratio_is_not_rounded_to_nothing() -> None:
+    """4 s down to 4 s / 512 is a 512th."""
+    row = cells(compared(comparison(*map(str, range(10))), 300), "E2E p50 ↓")
+    assert row[-1] == "<0.01x"
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_variants_that_do_not_fit_go_to_further_tables_with_the_baseline(width: int) -> None:
     """Seven variants: every one is shown once, the baseline in each table, nothing wider than the page."""
