@@ -60,7 +60,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
 
     None means "did not happen" or "unknown". `connect_s` and `tls_s` are durations. `gaps_us`: microseconds
     between successive token events; they add up to last_token - first_token. `event_tokens`: tokens in each
-    token event: None unknown, 1 one each, or a list. `target`: which server, where several; `worker`: process.
+    token event: None unknown, 1 one each, or a list. `target`: which server, of several; `worker`: process.
     """
 
     index: int
@@ -164,8 +164,8 @@ class Records:
     """RequestRecords as columns of one length, in the order given, so that a million rows are cheap.
 
     Numbers are float64 with NaN for null (only here: NaN never reaches a file). `outcome` is a place in
-    OUTCOMES, `phase` a Phase. Row i's gaps are `gaps_us[gap_start[i] : gap_start[i + 1]]`. `per_event`: the
-    tokens in each of its token events, 0 unknown, -1 for `event_tokens[event_start[i] : event_start[i + 1]]`.
+    OUTCOMES, `phase` a Phase. Row i's gaps are `gaps_us[gap_start[i] : gap_start[i + 1]]`. `per_event`:
+    1 where each token event is one token, 0 unknown, -1: `event_tokens[event_start[i] : event_start[i + 1]]`.
     """
 
     index: NDArray[np.int64]
@@ -201,7 +201,7 @@ class Records:
     warnings: list[list[str]]
     gaps_us: NDArray[np.uint32]
     gap_start: NDArray[np.int64]
-    per_event: NDArray[np.int32]
+    per_event: NDArray[np.int8]
     event_tokens: NDArray[np.uint32]
     event_start: NDArray[np.int64]
 
@@ -218,7 +218,9 @@ class Records:
                 _flatten(record, gaps, events)
             batches.append(_columns(batch))
         columns = {name: _joined([b[name] for b in batches]) for name in batches[0]}
-        starts = {f"{name}_start": _starts(columns.pop(f"{name}_count")) for name in ("gap", "event")}
+        starts: dict[str, Any] = {
+            f"{name}_start": _starts(columns.pop(f"{name}_count")) for name in ("gap", "event")
+        }
         return cls(
             **columns,
             **starts,
@@ -228,7 +230,21 @@ class Records:
 
     def has(self, *outcomes: Outcome) -> Mask:
         """Rows that ended in one of `outcomes`."""
-        return np.isin(self.outcome, [OUTCOMES.index(o) for o in outcomes])
+        return np.isin(self.outcome, [_CODES[o] for o in outcomes])
+
+    @property
+    def measured(self) -> Mask:
+        return np.equal(self.phase, Phase.MEASURED)
+
+    @property
+    def offered(self) -> Mask:
+        """Measured rows that fell due, aborted ones left out: what every share is a share of."""
+        return self.measured & ~self.has(Outcome.ABORTED)
+
+    @property
+    def answered(self) -> Mask:
+        """Measured rows that ended ok."""
+        return self.measured & self.has(Outcome.OK)
 
     @property
     def gap_count(self) -> NDArray[np.int64]:
@@ -268,6 +284,8 @@ def _flatten(record: RequestRecord, gaps: array[int], events: array[int]) -> Non
             events.fromlist(record.event_tokens)
     except OverflowError:
         raise ValueError(f"row {record.index}: a gap or a token count is negative or too large") from None
+    if isinstance(record.event_tokens, int) and record.event_tokens != 1:
+        raise ValueError(f"row {record.index}: event_tokens is null, 1 or a list")
     events_seen = 0 if record.first_token_s is None else len(record.gaps_us) + 1
     if isinstance(record.event_tokens, list) and len(record.event_tokens) != events_seen:
         raise ValueError(f"row {record.index}: event_tokens does not have one entry for each token event")
@@ -281,7 +299,7 @@ def _columns(batch: list[RequestRecord]) -> dict[str, Any]:
         "outcome": np.array([_CODES[r.outcome] for r in batch], np.uint8),
         "gap_count": [len(r.gaps_us) for r in batch],
         "event_count": [len(e) if isinstance(e, list) else 0 for e in listed],
-        "per_event": np.array([-1 if isinstance(e, list) else e or 0 for e in listed], np.int32),
+        "per_event": np.array([-1 if isinstance(e, list) else e or 0 for e in listed], np.int8),
         **{name: np.array(list(map(attrgetter(name), batch)), np.float64) for name in _NUMBERS},
         **{name: list(map(attrgetter(name), batch)) for name in _OBJECTS},
     }

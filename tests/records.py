@@ -1,4 +1,4 @@
-"""RequestRecords, headers and runs for tests: a plain success or failure, with what the test is about changed."""
+"""RequestRecords, headers and runs for tests: a plain success or failure, changed as the test needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def ok(
     gaps_us: Sequence[int] = (10_000, 10_000, 10_000),
     **changes: Any,
 ) -> RequestRecord:
-    """A request sent when due, answered `ttft_s` later with one token per event, ended with its last token."""
+    """A request sent when due, answered `ttft_s` later, one token an event, ended with the last."""
     first = round(due_s + ttft_s, 6)
     last = round(first + sum(gaps_us) / 1e6, 6)
     tokens = len(gaps_us) + 1

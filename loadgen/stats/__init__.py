@@ -1,0 +1,16 @@
+"""Run -> Summary: what the figures are, and whether they can be trusted. Pure."""
+
+from loadgen.stats.figures import summarize
+from loadgen.stats.summary import Distribution, Finding, Goodput, Summary, from_json, to_json
+from loadgen.stats.vllm import vllm_result
+
+__all__ = [
+    "Distribution",
+    "Finding",
+    "Goodput",
+    "Summary",
+    "from_json",
+    "summarize",
+    "to_json",
+    "vllm_result",
+]

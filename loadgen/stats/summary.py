@@ -8,11 +8,12 @@ import msgspec
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric. Plain figures are over ok requests (NumPy's linear interpolation) and are used by no verdict.
+    """One metric. Plain figures are over ok requests (NumPy's linear interpolation); no verdict uses them.
 
-    `adjusted`: inverse CDF over all `offered` requests, a failed one being infinitely late; None = infinitely late
-    (too few requests have it at all). Per-token metrics (itl, chunk_gap) count gaps; an unfinished request adds the
-    gaps it owes. Quantile keys: p50, p75, p90, p95, p99, p99.9.
+    `adjusted`: inverse CDF over all `offered` requests, a failed one being infinitely late; None = infinitely
+    late (too few requests have it at all). Per-token metrics (itl, chunk_gap) count gaps; an unfinished
+    request adds the gaps it owes. `offered` leaves out good answers for which the metric is not defined (TPOT
+    of one token); 0: not measured at all. `sd`: the sample's. Quantile keys: p50, p75, p90, p95, p99, p99.9.
     """
 
     n: int
@@ -26,7 +27,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that met every limit. `attainment` is their share of offered; `rps` their rate (None for a burst)."""
+    """Requests that met every limit; `attainment` is their share of offered, `rps` None for a burst."""
 
     limits_s: dict[str, float]
     good: int
@@ -47,8 +48,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, tokens, requests per second throughout; None where a figure is not defined.
 
     `metrics`, over measured rows: ttft_s, ttft_from_start_s, ttft_from_send_s, ttft_visible_s, e2e_s,
-    e2e_from_start_s, tpot_s, tpot_adjusted_s, itl_s, chunk_gap_s, longest_stall_s, normalized_latency_s, send_lag_s,
-    connect_s, time_to_reject_s, cap_wait_s, prompt_tokens, output_tokens.
+    e2e_from_start_s, tpot_s, tpot_adjusted_s, itl_s, chunk_gap_s, longest_stall_s, normalized_latency_s,
+    send_lag_s, connect_s, time_to_reject_s, cap_wait_s, prompt_tokens, output_tokens.
     """
 
     run_id: str
@@ -92,3 +93,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     validity: Literal["VALID", "INVALID"]
     itl_valid: bool
     rows_seen: dict[str, int]
+
+
+def to_json(summary: Summary) -> bytes:
+    """Strict JSON, as in summary.json."""
+    return msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n"
+
+
+def from_json(text: bytes) -> Summary:
+    """The Summary in `text`; unknown keys are ignored. Raises msgspec.DecodeError where it is none."""
+    return msgspec.json.decode(text, type=Summary)

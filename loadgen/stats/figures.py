@@ -1,0 +1,92 @@
+"""All figures of a run: Run -> Summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from loadgen.plan import Phase
+from loadgen.run import OUTCOMES, Outcome, Records, Run
+from loadgen.stats import flow
+from loadgen.stats.goodput import goodput
+from loadgen.stats.metrics import itl_is_assumed, metrics
+from loadgen.stats.summary import Summary
+from loadgen.stats.validity import ZERO_GAPS, judge_validity
+
+_MESSAGES = 10
+_MESSAGE_LENGTH = 200
+
+
+def summarize(run: Run) -> Summary:
+    """Everything `run` means. Pure: the same from a folder as from memory, and the same for every source."""
+    header, r = run.header, run.records
+    offered, outcomes = int(r.offered.sum()), _outcomes(r)
+    distributions, rate = metrics(run), flow.offered_rps(run)
+    findings = judge_validity(run, distributions, rate)
+    makespan_s = flow.makespan_s(run)
+    output_tokens, tokens = flow.total_tokens(r, r.answered)
+    most, mean = flow.in_flight(run)
+    errors = {name: n for name, n in outcomes.items() if name not in ("ok", "rejected", "aborted")}
+    is_invalid = any(f.effect == "invalid" for f in findings)
+    return Summary(
+        run_id=header.run_id,
+        name=header.name,
+        source=header.source,
+        target=header.target,
+        model=header.model,
+        complete=header.complete,
+        interrupted=header.interrupted,
+        window_start_s=header.window_start_s,
+        window_end_s=header.window_end_s,
+        window_by=header.window_by,
+        offered=offered,
+        outcomes=outcomes,
+        errors=_messages(r),
+        statuses=_statuses(r),
+        warnings=_counted(w for i in np.flatnonzero(r.measured) for w in r.warnings[i]),
+        tokens_from=_counted(s for s, here in zip(r.tokens_from, r.measured, strict=True) if here and s),
+        itl_assumed=itl_is_assumed(r),
+        offered_rps=rate,
+        completed_rps=flow.completed_rps(run),
+        output_tokens_per_s=flow.output_tokens_per_s(run),
+        makespan_s=makespan_s,
+        makespan_output_tokens_per_s=output_tokens / makespan_s if makespan_s else None,
+        makespan_total_tokens_per_s=tokens / makespan_s if makespan_s and tokens is not None else None,
+        wasted_tokens=flow.wasted_tokens(r),
+        rejection_rate=outcomes.get("rejected", 0) / offered if offered else None,
+        error_rate=sum(errors.values()) / offered if offered else None,
+        error_rates={name: n / offered for name, n in errors.items()},
+        in_flight_max=most,
+        in_flight_mean=mean,
+        overloaded=flow.overloaded(run),
+        metrics=distributions,
+        goodput=goodput(run, rate),
+        partly_closed_loop=run.asked("load", "max_concurrency") is not None,
+        findings=findings,
+        validity="INVALID" if is_invalid else "VALID",
+        itl_valid=not (is_invalid or any(f.effect == "invalid_itl" or f.name == ZERO_GAPS for f in findings)),
+        rows_seen={phase.name.lower(): int((r.phase == phase).sum()) for phase in Phase},
+    )
+
+
+def _outcomes(r: Records) -> dict[str, int]:
+    counts = np.bincount(r.outcome[r.measured], minlength=len(OUTCOMES))
+    return {str(outcome): int(n) for outcome, n in zip(OUTCOMES, counts, strict=True) if n}
+
+
+def _messages(r: Records) -> list[tuple[str, int]]:
+    """What the failures said, most frequent first; the outcome's name where one said nothing."""
+    failures = np.flatnonzero(r.measured & ~r.has(Outcome.OK))
+    said = Counter((r.error[i] or OUTCOMES[r.outcome[i]])[:_MESSAGE_LENGTH] for i in failures)
+    return [(str(text), n) for text, n in said.most_common(_MESSAGES)]
+
+
+def _statuses(r: Records) -> dict[str, int]:
+    values, counts = np.unique(r.status[r.measured & ~np.isnan(r.status)], return_counts=True)
+    return {f"{value:.0f}": int(n) for value, n in zip(values, counts, strict=True)}
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())

@@ -1,0 +1,155 @@
+"""What each request, and each gap between tokens, measured: Records -> one Distribution for each metric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.run import Floats, Mask, Outcome, Records, Run
+from loadgen.stats.quantiles import describe
+from loadgen.stats.summary import Distribution
+
+# Not defined for every good answer (one token has no TPOT): such a row is no miss, and not among the offered.
+_EXCUSED = ("tpot_s", "tpot_adjusted_s", "longest_stall_s", "normalized_latency_s")
+
+
+def span_s(later_s: Floats, earlier_s: Floats) -> Floats:
+    """`later_s - earlier_s` in whole microseconds, as instants are: 4.4 - 3.9 must meet a limit of 0.5."""
+    whole: Floats = np.rint((later_s - earlier_s) * 1e6) / 1e6
+    return whole
+
+
+def per_request(r: Records) -> dict[str, Floats]:
+    """Each request's latencies in seconds, for all rows; NaN where not defined."""
+    n = r.received_tokens
+    e2e_s, decode_s = span_s(r.last_token_s, r.due_s), span_s(r.last_token_s, r.first_token_s)
+    return {
+        "ttft_s": span_s(r.first_token_s, r.due_s),
+        "ttft_from_start_s": span_s(r.first_token_s, r.started_s),
+        "ttft_from_send_s": span_s(r.first_token_s, r.sent_s),
+        "ttft_visible_s": span_s(r.first_visible_s, r.due_s),
+        "e2e_s": e2e_s,
+        "e2e_from_start_s": span_s(r.last_token_s, r.started_s),
+        "tpot_s": _over(decode_s, n - 1),
+        "tpot_adjusted_s": _over(decode_s, n - _first_event_tokens(r)),
+        "longest_stall_s": _longest_gap_us(r) / 1e6,
+        "normalized_latency_s": _over(e2e_s, n),
+    }
+
+
+def metrics(run: Run) -> dict[str, Distribution]:
+    """A Distribution for each metric over the measured rows.
+
+    Latencies: values of ok requests among all offered. What the client or a refusal took (send lag, connect,
+    cap wait, time to reject), and token counts: among the rows that have them.
+    """
+    r = run.records
+    ok, offered = r.answered, int(r.offered.sum())
+    found = {}
+    for name, column in per_request(r).items():
+        values = column[ok]
+        values = values[~np.isnan(values)]
+        excused = int(ok.sum()) - len(values) if name in _EXCUSED else 0
+        found[name] = describe(values, offered - excused)
+    found |= _gaps(r, ok)
+    for name, column in _alone(run).items():
+        values = column[~np.isnan(column)]
+        found[name] = describe(values, len(values))
+    return found
+
+
+def itl_is_assumed(r: Records) -> bool:
+    """Whether one token an event was assumed in any measured answer, for want of any usage."""
+    return bool((r.answered & _without_usage(r) & (r.per_event >= 0) & (r.events > 0)).any())
+
+
+def gaps_of(r: Records, rows: Mask) -> NDArray[np.uint32]:
+    """The gaps of `rows`, pooled, in microseconds."""
+    return r.gaps_us[np.repeat(rows, r.gap_count)]
+
+
+def _alone(run: Run) -> dict[str, Floats]:
+    """Metrics no failed row is counted against. Send lag is a cap wait where a cap made rows wait."""
+    r = run.records
+    waited_s = span_s(r.started_s, r.due_s)[r.measured]
+    capped = run.asked("load", "max_concurrency") is not None
+    return {
+        "send_lag_s": waited_s[:0] if capped else waited_s,
+        "cap_wait_s": waited_s if capped else waited_s[:0],
+        "connect_s": r.connect_s[r.measured],
+        "time_to_reject_s": span_s(_refused_s(r), r.sent_s)[r.measured & r.has(Outcome.REJECTED)],
+        "prompt_tokens": r.prompt_tokens[r.answered],
+        "output_tokens": r.received_tokens[r.answered],
+    }
+
+
+def _refused_s(r: Records) -> Floats:
+    """When a refusal was known: with the status line, or with the first event of a stream begun as 200."""
+    return np.where(r.status == 200, r.first_event_s, r.headers_s)
+
+
+def _gaps(r: Records, ok: Mask) -> dict[str, Distribution]:
+    owed = _owed_gaps(r)
+    gaps_us, (itl_us, itl_known) = gaps_of(r, ok), _itl_us(r, ok)
+    return {
+        "chunk_gap_s": describe(gaps_us, len(gaps_us) + owed, 1e6),
+        # Nothing is owed where nothing is known: "infinitely late" would be a lie.
+        "itl_s": describe(itl_us, len(itl_us) + owed if itl_known else 0, 1e6),
+    }
+
+
+def _owed_gaps(r: Records) -> int:
+    """Gaps that failed requests owe: a token asked for and not received is one, infinitely long."""
+    short = (r.asked_output_tokens - r.received_tokens)[r.offered & ~r.answered]
+    return int(np.nansum(np.maximum(short, 0)))
+
+
+def _itl_us(r: Records, ok: Mask) -> tuple[NDArray[Any], bool]:
+    """Every token's gap, and whether any answer's is known: a gap shared by the tokens of its later event."""
+    single = ok & ((r.per_event == 1) | ((r.per_event == 0) & _without_usage(r)))
+    listed = ok & (r.per_event == -1)
+    listed[_row_of_event(r)[r.event_tokens == 0]] = False  # no tokens: the next one's gap is unknown
+    gaps_us = gaps_of(r, single)
+    if listed.any():
+        tokens = r.event_tokens[np.repeat(listed, np.diff(r.event_start)) & _is_later_event(r)]
+        gaps_us = np.concatenate([gaps_us, np.repeat(gaps_of(r, listed) / tokens, tokens)])
+    return gaps_us, bool((single | listed).any() or not ok.any())
+
+
+def _row_of_event(r: Records) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(r)), np.diff(r.event_start))
+
+
+def _is_later_event(r: Records) -> Mask:
+    later = np.ones(len(r.event_tokens), bool)
+    later[r.event_start[:-1][np.diff(r.event_start) > 0]] = False
+    return later
+
+
+def _without_usage(r: Records) -> Mask:
+    return np.array([source != "usage" for source in r.tokens_from], bool)
+
+
+def _first_event_tokens(r: Records) -> Floats:
+    """Tokens in each row's first token event; NaN where not known."""
+    tokens = np.where(r.per_event == 1, 1.0, np.nan)
+    listed = np.diff(r.event_start) > 0
+    tokens[listed] = r.event_tokens[r.event_start[:-1][listed]]
+    tokens[tokens == 0] = np.nan
+    return tokens
+
+
+def _longest_gap_us(r: Records) -> Floats:
+    longest = np.full(len(r), np.nan)
+    some = r.gap_count > 0
+    if some.any():
+        longest[some] = np.maximum.reduceat(r.gaps_us, r.gap_start[:-1][some])
+    return longest
+
+
+def _over(seconds: Floats, count: Floats) -> Floats:
+    """`seconds / count`, NaN where the count is below one."""
+    quotient: Floats = np.divide(seconds, count, out=np.full(len(seconds), np.nan), where=count >= 1)
+    return quotient

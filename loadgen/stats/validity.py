@@ -1,0 +1,226 @@
+"""Can the measurement be trusted? Every limit is in LIMITS; changing one is a commit of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from loadgen.run import Floats, Health, Outcome, Run
+from loadgen.stats.law import declared, departures
+from loadgen.stats.quantiles import adjusted
+from loadgen.stats.summary import Distribution, Finding
+from loadgen.units import show_duration, show_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a finding's figure is held against."""
+
+    lag_s: float = 2e-3  # p99 of the send lag, or:
+    lag_of_ttft: float = 0.02  # this share of the median TTFT, whichever is larger
+    late_rows: float = 0.05  # rows later than one mean arrival gap
+    stall_p99_9_s: float = 20e-3
+    stall_max_s: float = 250e-3
+    stall_of_gap: float = 0.05  # mean stall as a share of the median chunk gap
+    started: float = 0.999
+    unsent: float = 0.001
+    clock_jump_s: float = 0.5
+    arrivals_p: float = 1e-4
+    prompt_off: float = 0.05
+    output_off: float = 0.01
+    zero_gaps: float = 0.5
+    zero_gaps_from: int = 3  # a row with fewer gaps says nothing about buffering
+
+
+LIMITS = Limits()
+ZERO_GAPS = "zero_gaps"  # leaves ITL without a judgement, though TTFT and E2E stand
+
+
+def judge_validity(run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None) -> list[Finding]:
+    """What speaks against the run's figures, or what a reader should know of them; empty for a clean run."""
+    health = run.header.health
+    found = [*_wholeness(run), *_send_lag(run, metrics, offered_rps), *_sent(run), *_tokens(run)]
+    found += [*_zero_gaps(run), *_arrivals(run)]
+    return found + list(_client(health, metrics)) if health else found
+
+
+def _wholeness(run: Run) -> Iterator[Finding]:
+    header, rows = run.header, len(run.records)
+    if not header.complete:
+        why = f"it broke with {header.crashed}" if header.crashed else "it was killed, or is still going on"
+        yield _invalid("incomplete", f"the run did not come to its end: {why}", "run it again")
+    if header.interrupted:
+        yield Finding(
+            name="interrupted",
+            effect="warning",
+            text=f"the run was interrupted; its figures are those of the {rows} requests until then",
+            remedy="let it run to its end for figures to compare",
+        )
+    if header.rows_due is not None and header.rows_due != rows:
+        yield _invalid(
+            "records_missing",
+            f"{header.rows_due} requests fell due and {rows} are recorded; they must be as many",
+            "the folder was cut or mixed up: run it again",
+        )
+    if run.torn_lines:
+        yield _info("torn_line", "the last line of records.jsonl was cut short and is left out")
+
+
+def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None) -> Iterator[Finding]:
+    if run.asked("load", "max_concurrency") is not None:
+        yield _info(
+            "send_lag_unknown",
+            "max_concurrency makes requests wait for a place; that cannot be told from a late client",
+        )
+        return
+    r = run.records
+    lag_s = np.sort((r.started_s - r.due_s)[r.measured & ~np.isnan(r.started_s)])
+    p99, ttft_s = adjusted(lag_s, len(lag_s), 99), metrics["ttft_s"].quantiles["p50"] or 0.0
+    limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * ttft_s)
+    remedy = "the client is late: lower the rate, close other work on this machine, or give it more cores"
+    if p99 is not None and p99 > limit_s:
+        text = (
+            f"1 % of requests were sent over {_show(p99)} after they were due; the limit is {_show(limit_s)}"
+        )
+        yield _invalid("send_lag", text, remedy)
+    late = float((lag_s > 1 / offered_rps).mean()) if offered_rps and len(lag_s) else 0.0
+    if late > LIMITS.late_rows:
+        gap = _show(1 / offered_rps) if offered_rps else ""
+        text = f"{late:.1%} of requests were sent later than one mean arrival gap ({gap}); the limit is "
+        yield _invalid("send_order", f"{text}{LIMITS.late_rows:.0%}", remedy)
+
+
+def _sent(run: Run) -> Iterator[Finding]:
+    r = run.records
+    due, unsent = int(r.offered.sum()), int((r.measured & r.has(Outcome.UNSENT)).sum())
+    if unsent and run.asked("load", "max_in_flight") is not None:
+        yield Finding(
+            name="unsent",
+            effect="warning",
+            text=f"{unsent} of {due} requests were not sent: max_in_flight was reached; each is a miss",
+            remedy="raise max_in_flight, or lower the rate",
+        )
+    elif unsent > LIMITS.unsent * due:
+        text = f"{unsent} of {due} requests were not sent; the limit is {LIMITS.unsent:.1%}"
+        yield _invalid("unsent", text, "give the client more cores or descriptors, or lower the rate")
+    lost = int((r.offered & np.isnan(r.started_s) & ~r.has(Outcome.UNSENT)).sum())
+    if lost > (1 - LIMITS.started) * due:
+        text = f"{due - lost} of {due} requests due were started; at least {LIMITS.started:.1%} must be"
+        yield _invalid("not_started", text, "a client process was lost or starved: run again")
+
+
+def _tokens(run: Run) -> Iterator[Finding]:
+    r = run.records
+    prompts_off = _off(r.prompt_tokens[r.answered], r.asked_prompt_tokens[r.answered])
+    if prompts_off > LIMITS.prompt_off:
+        yield Finding(
+            name="prompt_tokens",
+            effect="warning",
+            text=f"prompts are off their length by {prompts_off:.1%}; the limit is {LIMITS.prompt_off:.0%}",
+            remedy="the server counts with its own tokenizer and chat template: ask for other lengths",
+        )
+    outputs_off = _off(r.received_tokens[r.answered], r.asked_output_tokens[r.answered])
+    if run.asked("load", "ignore_eos") and outputs_off > LIMITS.output_off:
+        yield Finding(
+            name="output_tokens",
+            effect="warning",
+            text=f"outputs are off their length by {outputs_off:.1%}; the limit is {LIMITS.output_off:.0%}",
+            remedy="the server ignores ignore_eos or caps max_tokens: do not compare it with others",
+        )
+
+
+def _off(got: Floats, asked: Floats) -> float:
+    """How far the counts are from those asked for, in all, as a share of those."""
+    known = ~np.isnan(got) & ~np.isnan(asked)
+    total = float(asked[known].sum())
+    return float(np.abs(got - asked)[known].sum() / total) if total else 0.0
+
+
+def _zero_gaps(run: Run) -> Iterator[Finding]:
+    r = run.records
+    rows = r.answered & (r.gap_count >= LIMITS.zero_gaps_from)
+    gaps = r.gaps_us[np.repeat(rows, r.gap_count)]
+    share = float((gaps == 0).mean()) if len(gaps) else 0.0
+    if share > LIMITS.zero_gaps:
+        yield Finding(
+            name=ZERO_GAPS,
+            effect="warning",
+            text=f"{share:.0%} of token events came together with the one before; the limit is "
+            f"{LIMITS.zero_gaps:.0%}. ITL is not judged",
+            remedy="something between buffers the stream, or the server fakes it: ask it without the proxy",
+        )
+
+
+def _arrivals(run: Run) -> Iterator[Finding]:
+    law = declared(run)
+    if law is None or run.asked("load", "max_concurrency") is not None:
+        return
+    for found in departures(run, law):
+        if found.p < LIMITS.arrivals_p:
+            yield Finding(
+                name="arrivals",
+                effect="warning",
+                text=f"requests did not arrive as {law.kind} at {show_rate(law.rate_rps)}: {found.test} has "
+                f"p = {found.p:.0e}; the limit is {LIMITS.arrivals_p:.0e}",
+                remedy="the figures hold for the load as it was: look for a late client or lost rows",
+            )
+
+
+def _client(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Finding]:
+    yield from _stalls(health, metrics)
+    for exhausted, what, remedy in (
+        (health.descriptors_exhausted, "descriptors", "raise `ulimit -n`, or lower the rate"),
+        (
+            health.ports_exhausted,
+            "ports",
+            "keep connections alive, widen the local port range, or lower the rate",
+        ),
+    ):
+        if exhausted:
+            yield _invalid(
+                f"{what}_exhausted", f"the client ran out of {what}; the server is not to blame", remedy
+            )
+    jump_s = abs(health.clock_jump_s or 0.0)
+    if jump_s > LIMITS.clock_jump_s:
+        text = f"the clock jumped by {_show(jump_s)}; the limit is {_show(LIMITS.clock_jump_s)}"
+        yield _invalid(
+            "clock_jump", text, "the machine slept or its clock was set during the run: run it again"
+        )
+    if health.reads_with_several_events:
+        share = health.reads_with_several_events / max(health.reads, 1)
+        yield _info("merged_reads", f"{share:.1%} of reads held several events, which then share one instant")
+
+
+def _stalls(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Finding]:
+    remedy = "other work held the client up: close it, or give the client a core of its own"
+    for name, stall_s, limit_s in (
+        ("p99.9", health.loop_stall_p99_9_s, LIMITS.stall_p99_9_s),
+        ("maximum", health.loop_stall_max_s, LIMITS.stall_max_s),
+    ):
+        if stall_s is not None and stall_s > limit_s:
+            text = f"the client's event loop stalled {_show(stall_s)} ({name}); the limit is {_show(limit_s)}"
+            yield _invalid("loop_stall", text, remedy)
+    # A gap is off by about as much as its events were read late: by the mean stall, not the rare worst one.
+    gap_s, mean_s = metrics["chunk_gap_s"].quantiles["p50"], health.loop_stall_mean_s
+    if gap_s is not None and mean_s is not None and mean_s > LIMITS.stall_of_gap * gap_s:
+        yield Finding(
+            name="loop_stall_itl",
+            effect="invalid_itl",
+            text=f"the client's event loop was {_show(mean_s)} late in the mean; for gaps of {_show(gap_s)} "
+            f"(median) the limit is {_show(LIMITS.stall_of_gap * gap_s)}",
+            remedy=remedy,
+        )
+
+
+def _invalid(name: str, text: str, remedy: str) -> Finding:
+    return Finding(name=name, effect="invalid", text=text, remedy=remedy)
+
+
+def _info(name: str, text: str) -> Finding:
+    return Finding(name=name, effect="info", text=text)
+
+
+def _show(seconds: float) -> str:
+    return show_duration(float(f"{seconds:.3g}"))

@@ -1,0 +1,108 @@
+"""A run under the keys and by the definitions of `vllm bench serve`, for scripts that read its results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from loadgen.run import Floats, Mask, Records, Run
+from loadgen.scenario import Constant, Gamma
+from loadgen.stats.law import declared
+from loadgen.stats.metrics import gaps_of, span_s
+from loadgen.stats.summary import Summary
+
+
+def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
+    """The measured rows as vLLM's benchmark would print them; ms, and null (not 0) where nothing answered.
+
+    Its definitions, which are not loadgen's: latencies count from the start of the request, not from when it
+    was due; TTFT ends with the first event of any kind; ITL is one sample for every later token event,
+    however many tokens it has; TPOT = (E2EL - TTFT) / (n - 1), for n > 1; throughput is over the whole time, with
+    the drain.
+    """
+    r, ok = run.records, run.records.answered
+    ttft_s, e2el_s = span_s(r.first_event_s, r.started_s), span_s(r.last_token_s, r.started_s)
+    outputs = r.received_tokens
+    tpot_s = np.divide(e2el_s - ttft_s, outputs - 1, out=np.full(len(r), np.nan), where=outputs > 1)
+    prompts = np.where(np.isnan(r.prompt_tokens), r.asked_prompt_tokens, r.prompt_tokens)
+    seconds = _duration_s(run)
+    totals = {"input": float(np.nansum(prompts[ok])), "output": float(outputs[ok].sum())}
+    good = _good(summary, ok, ttft_s, tpot_s, e2el_s)
+    return {
+        "date": run.header.started_at,
+        "endpoint_type": run.asked("target", "endpoint"),
+        "backend": "openai-chat" if "chat" in str(run.asked("target", "endpoint")) else "openai",
+        "label": None,
+        "model_id": summary.model,
+        "tokenizer_id": None,
+        "num_prompts": summary.offered,
+        **_arrivals(run),
+        "max_concurrency": run.asked("load", "max_concurrency"),
+        "duration": seconds,
+        "completed": int(ok.sum()),
+        "failed": summary.offered - int(ok.sum()),
+        "total_input_tokens": int(totals["input"]),
+        "total_output_tokens": int(totals["output"]),
+        "request_throughput": _per(int(ok.sum()), seconds),
+        "request_goodput": None if good is None else _per(good, seconds),
+        "output_throughput": _per(totals["output"], seconds),
+        "total_token_throughput": _per(totals["input"] + totals["output"], seconds),
+        "max_concurrent_requests": _busiest_second(r, ok),
+        **_milliseconds("ttft", ttft_s[ok]),
+        **_milliseconds("tpot", tpot_s[ok]),
+        **_milliseconds("itl", _itl_s(r, ok)),
+        **_milliseconds("e2el", e2el_s[ok]),
+    }
+
+
+def _itl_s(r: Records, ok: Mask) -> Floats:
+    """Gaps between token events, and from a first event without a token (a role, say) to the first token."""
+    lead_s = span_s(r.first_token_s, r.first_event_s)[ok]
+    return np.concatenate([gaps_of(r, ok) / 1e6, lead_s[lead_s > 0]])
+
+
+def _duration_s(run: Run) -> float | None:
+    r = run.records
+    if not r.offered.any():
+        return None
+    return float(np.nanmax(r.ended_s[r.offered]) - run.header.window_start_s)
+
+
+def _arrivals(run: Run) -> dict[str, Any]:
+    """Its burstiness is the gamma shape: infinity, as text, for constant gaps. A burst's rate is infinite."""
+    law = declared(run)
+    if law is None:
+        return {"request_rate": "inf" if run.header.window_by == "burst" else None, "burstiness": None}
+    shape = "inf" if isinstance(law, Constant) else law.burstiness if isinstance(law, Gamma) else 1.0
+    return {"request_rate": law.rate_rps, "burstiness": shape}
+
+
+def _good(summary: Summary, ok: Mask, ttft_s: Floats, tpot_s: Floats, e2el_s: Floats) -> int | None:
+    if summary.goodput is None:
+        return None
+    values = {"ttft": ttft_s, "tpot": np.nan_to_num(tpot_s), "e2e": e2el_s}  # a TPOT of one token is 0 there
+    met = [values[name] <= limit_s for name, limit_s in summary.goodput.limits_s.items()]
+    return int(np.all([ok, *met], axis=0).sum())
+
+
+def _busiest_second(r: Records, ok: Mask) -> int:
+    """Most requests that touched one and the same second, counted from the first start."""
+    if not ok.any():
+        return 0
+    origin = r.started_s[ok].min()
+    first, last = (r.started_s[ok] - origin).astype(int), (r.last_token_s[ok] - origin).astype(int)
+    steps = np.bincount(first, minlength=last.max() + 2)
+    steps = steps - np.bincount(last + 1, minlength=len(steps))
+    return int(np.cumsum(steps).max())
+
+
+def _milliseconds(name: str, values_s: Floats) -> dict[str, float | None]:
+    ms = values_s[~np.isnan(values_s)] * 1e3
+    stats = (ms.mean(), np.median(ms), ms.std(), np.percentile(ms, 99)) if len(ms) else (None,) * 4
+    names = (f"{stat}_{name}_ms" for stat in ("mean", "median", "std", "p99"))
+    return {key: None if value is None else float(value) for key, value in zip(names, stats, strict=True)}
+
+
+def _per(count: float, seconds: float | None) -> float | None:
+    return count / seconds if seconds else None
