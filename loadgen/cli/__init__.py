@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from types import FrameType
 from typing import NoReturn
 
@@ -13,30 +14,27 @@ from loadgen.cli.exits import Exit
 def main() -> NoReturn:
     """Run the command line; exit with one of `Exit`'s codes."""
     from loadgen.cli.app import app
-    from loadgen.cli.flags import joined
-    from loadgen.client.preflight import Unreachable
-    from loadgen.scenario import ScenarioError
+    from loadgen.cli.argv import joined
 
     signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         app(joined(sys.argv[1:]), prog_name="loadgen")
-    except ScenarioError as mistake:
-        code = _say(str(mistake), Exit.USAGE)
-    except Unreachable as trouble:
-        code = _say(str(trouble), Exit.UNREACHABLE)
-    except Exception:
-        import traceback
-
-        traceback.print_exc()
-        code = _say(
-            "a bug in loadgen: please report it with the lines above; what was recorded is kept", Exit.CRASHED
-        )
-    sys.exit(code)
+    except Exception as trouble:
+        sys.exit(_explain(trouble))
+    sys.exit(Exit.OK)
 
 
-def _say(words: str, code: Exit) -> Exit:
-    print(f"loadgen: {words}", file=sys.stderr)
-    return code
+def _explain(trouble: Exception) -> Exit:
+    """Say whose mistake it was: the user's, the server's, or ours."""
+    from loadgen.client.unreachable import Unreachable
+    from loadgen.scenario import ScenarioError
+
+    if isinstance(trouble, ScenarioError | Unreachable):
+        print(f"loadgen: {trouble}", file=sys.stderr)
+        return Exit.USAGE if isinstance(trouble, ScenarioError) else Exit.UNREACHABLE
+    traceback.print_exception(trouble)
+    print("loadgen: this is a bug: please report it with the lines above; records are kept", file=sys.stderr)
+    return Exit.CRASHED
 
 
 def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:

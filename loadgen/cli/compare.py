@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadgen.cli.exits import of_comparison
-from loadgen.cli.flags import command_line, overlay
-from loadgen.cli.words import Words
-from loadgen.scenario import Scenario, ScenarioError
 
 if TYPE_CHECKING:
+    from loadgen.cli.words import Words
     from loadgen.compare import Comparison
     from loadgen.drive import Order
     from loadgen.run import Run
+    from loadgen.scenario import Scenario
     from loadgen.stats.summary import Summary
 
 
@@ -41,6 +40,9 @@ def compare(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Run one plan against every variant of a scenario and set the figures side by side."""
+    from loadgen.cli.flags import overlay
+    from loadgen.cli.words import Words
+
     asked = overlay(scenario, {"seed": seed, "num_prompts": num_prompts, "request_rate": request_rate})
     words = Words(as_json, quiet)
     comparison, summaries = compare_variants(
@@ -57,6 +59,7 @@ def compare_variants(
     import msgspec
 
     from loadgen import drive
+    from loadgen.cli.argv import command_line
     from loadgen.compare import compare as side_by_side
     from loadgen.report.markdown import comparison_markdown
     from loadgen.workload import draw
@@ -83,6 +86,8 @@ def compare_variants(
 
 
 def _check(scenario: Scenario, virtual: bool) -> None:
+    from loadgen.scenario import ScenarioError
+
     if len(scenario.variants) < 2:
         raise ScenarioError(f"{scenario.name}: variants: a comparison needs at least two")
     for name, variant in scenario.variants.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from loadgen.stats.summary import Summary
+if TYPE_CHECKING:
+    from loadgen.stats.summary import Summary
 
 
 class Exit(IntEnum):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -152,23 +151,6 @@ def _goodput(limits: list[str]) -> dict[str, str]:
     return {_GOODPUT[m[1]]: f"{m[2]}ms" if re.fullmatch(r"[\d.]+", m[2]) else m[2] for m in found if m}
 
 
-def joined(argv: list[str]) -> list[str]:
-    """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, and `--header` likewise: vLLM's form works."""
-    out: list[str] = []
-    flag, value_due = "", False
-    for word in argv:
-        if word in ("--goodput", "--header"):
-            flag, value_due = word, True
-        elif value_due:
-            value_due = False
-        elif flag and re.match(r"[\w-]+[:=]", word):
-            out.append(flag)
-        else:
-            flag = ""
-        out.append(word)
-    return out
-
-
 def duration_flag(flag: str, text: str | None) -> float | None:
     """Seconds in the text given to a flag. Raises ScenarioError that names the flag."""
     try:
@@ -186,14 +168,3 @@ def api_key(env_name: str | None) -> str | None:
             f"target.api_key_env: the variable {env_name} is not set: export it, or name another"
         )
     return os.environ[env_name]
-
-
-def command_line() -> list[str]:
-    """How this process was called, the values of headers masked: the command goes into run.json."""
-    words = ["loadgen", *joined(sys.argv[1:])]
-    masked = []
-    for before, word in zip(["", *words], words, strict=False):
-        if before == "--header":
-            word = re.sub(r"[:=].*", "=***", word, flags=re.DOTALL)
-        masked.append(re.sub(r"^(--header=[^:=]+)[:=].*", r"\1=***", word, flags=re.DOTALL))
-    return masked

@@ -112,8 +112,9 @@ def run(
     A scenario file, or flags alone: loadgen run --base-url URL --request-rate 8 --num-prompts 200
     """
     from loadgen import drive
+    from loadgen.cli.argv import command_line
     from loadgen.cli.firing import Manner, fired, run_async
-    from loadgen.cli.flags import command_line, duration_flag, overlay
+    from loadgen.cli.flags import duration_flag, overlay
     from loadgen.cli.words import Words
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw

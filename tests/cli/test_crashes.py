@@ -12,7 +12,7 @@ from loadgen.run import load
 
 SCENARIO = """\
 engine: {cost: {kind: fixed, step: 1ms}}
-load: {arrivals: {kind: constant, rate: 100/s}, num_requests: 20, prompt_tokens: 4, output_tokens: 2, tail: false}
+load: {arrivals: {kind: constant, rate: 100/s}, num_requests: 20, prompt_tokens: 4, output_tokens: 2}
 variants: {a: {engine: {batching: static}}, b: {engine: {batching: continuous}}}
 """
 

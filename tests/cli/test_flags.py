@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.cli import flags
+from loadgen.cli import argv, flags
 from loadgen.scenario import Burst, Constant, Fixed, Gamma, Poisson, ScenarioError, Target
 
 YAML = """\
@@ -132,7 +132,7 @@ def test_a_shipped_scenario_goes_by_its_name(monkeypatch: pytest.MonkeyPatch, tm
 def test_several_values_after_one_flag_are_split() -> None:
     """vLLM's `--goodput a:1 b:2` reads as two, and what follows stays a positional."""
     given = ["run", "--goodput", "ttft:500", "tpot:50", "s.yaml", "--header", "A=1", "B=2", "--seed", "1"]
-    assert flags.joined(given) == [
+    assert argv.joined(given) == [
         *("run", "--goodput", "ttft:500", "--goodput", "tpot:50", "s.yaml"),
         *("--header", "A=1", "--header", "B=2", "--seed", "1"),
     ]
@@ -153,5 +153,5 @@ def test_header_values_never_reach_the_kept_command(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         "sys.argv", ["loadgen", "run", "--header", "Authorization: Bearer sk-9", "--header=K=sk-8"]
     )
-    kept = flags.command_line()
+    kept = argv.command_line()
     assert kept == ["loadgen", "run", "--header", "Authorization=***", "--header=K=***"]

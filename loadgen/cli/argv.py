@@ -1,0 +1,34 @@
+"""The words of the command line: as vLLM's users write them, and as they may be kept."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+
+def joined(argv: list[str]) -> list[str]:
+    """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, and `--header` likewise: vLLM's form works."""
+    out: list[str] = []
+    flag, value_due = "", False
+    for word in argv:
+        if word in ("--goodput", "--header"):
+            flag, value_due = word, True
+        elif value_due:
+            value_due = False
+        elif flag and re.match(r"[\w-]+[:=]", word):
+            out.append(flag)
+        else:
+            flag = ""
+        out.append(word)
+    return out
+
+
+def command_line() -> list[str]:
+    """How this process was called, the values of headers masked: the command goes into run.json."""
+    words = ["loadgen", *joined(sys.argv[1:])]
+    masked = []
+    for before, word in zip(["", *words], words, strict=False):
+        if before == "--header":
+            word = re.sub(r"[:=].*", "=***", word, flags=re.DOTALL)
+        masked.append(re.sub(r"^(--header=[^:=]+)[:=].*", r"\1=***", word, flags=re.DOTALL))
+    return masked
