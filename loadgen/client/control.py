@@ -1,125 +1,71 @@
-"""The control plane: a few small requests to the target, each failure of which is explained."""
+"""The two handles on a run in progress: its numbers, and the wish to end it."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
 
-from loadgen import __version__
-from loadgen.client.address import endpoint_url, tls_context
-from loadgen.client.unreachable import Unreachable, connection_trouble, one_line, own_words, refusal
-from loadgen.scenario import ScenarioError, Target
-
-if TYPE_CHECKING:
-    import httpx
-
-BODY_LIMIT = 65_536
+from loadgen.client.timer import Timer
+from loadgen.run import Outcome
 
 
 @dataclass
-class Response:
-    """A status, and as much of the body as was waited for."""
+class Counters:
+    """A run in numbers, for a progress view; written by the run, read by whoever looks.
 
-    what: str
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = b""
-    end: Literal["whole", "late", "lost"] = "whole"
+    `lag_s`: the worst send lag of about the last second. `tokens`: token events so far. `done`: ended after
+    it was sent. `failed`: done, and neither ok nor rejected nor aborted.
+    """
 
+    due: int = 0
+    sent: int = 0
+    in_flight: int = 0
+    in_flight_max: int = 0
+    done: int = 0
+    ok: int = 0
+    rejected: int = 0
+    failed: int = 0
+    aborted: int = 0
+    unsent: int = 0
+    lag_s: float = 0.0
+    tokens: int = 0
 
-class Line:
-    """Asks the target a few small things, and says what came of it without secrets or control characters."""
+    def started(self) -> None:
+        self.sent += 1
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
 
-    def __init__(self, http: httpx.AsyncClient, target: Target, api_key: str | None) -> None:
-        self.http = http
-        self.target = target
-        in_headers = (word for value in target.headers.values() for word in value.split() if len(word) >= 8)
-        self.secrets = [*in_headers, *([api_key] if api_key else [])]
-
-    async def ask(
-        self, method: str, path: str, limit_s: float, body: dict[str, Any] | None = None
-    ) -> Response:
-        """The response, or so much of it as came within `limit_s`. Raises Unreachable when no status came."""
-        import httpx
-
-        url = endpoint_url(self.target.base_url, path)
-        what, got = f"{method} {url}", None
-        try:
-            async with asyncio.timeout(limit_s), self.http.stream(method, url, json=body) as response:
-                got = Response(what, response.status_code, response.headers)
-                async for data in response.aiter_bytes():
-                    got.body += data
-                    if b"[DONE]" in got.body or len(got.body) > BODY_LIMIT:
-                        break
-        except TimeoutError:
-            if got is None:
-                raise self.unreachable(what, f"no answer within {limit_s:g} s; does it hang?") from None
-            got.end = "late"
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            if got is None:
-                raise self.unreachable(what, await connection_trouble(error, self.target.base_url)) from error
-            got.end = "lost"
-        return got
-
-    def words(self, response: Response) -> str:
-        return one_line(own_words(response.body), self.secrets)
-
-    def unreachable(self, what: str, why: str) -> Unreachable:
-        return Unreachable(one_line(f"{what}: {why}", self.secrets, limit=2000))
-
-    def refused(self, response: Response, models: tuple[str, ...] | None = None) -> Unreachable:
-        variable = self.target.api_key_env
-        listed = one_line(f"; the server lists {', '.join(models)}") if models else ""
-        why = refusal(
-            response.status,
-            self.words(response),
-            location=response.headers.get("location"),
-            key_hint=f"set {variable or 'a variable to the key'}, the variable named by api_key_env",
-            name_hint=f"check base_url, endpoint and model{listed}",
-        )
-        return self.unreachable(response.what, why)
-
-    def masked(self, plain: Any) -> Any:
-        """JSON-able `plain` with every text in it fit to be shown and kept."""
-        if isinstance(plain, dict):
-            return {key: self.masked(value) for key, value in plain.items()}
-        if isinstance(plain, list | tuple):
-            return [self.masked(value) for value in plain]
-        return one_line(plain, self.secrets) if isinstance(plain, str) else plain
+    def ended(self, outcome: Outcome) -> None:
+        self.in_flight -= 1
+        self.done += 1
+        name = outcome.value if outcome in (Outcome.OK, Outcome.REJECTED, Outcome.ABORTED) else "failed"
+        setattr(self, name, getattr(self, name) + 1)
 
 
-@asynccontextmanager
-async def open_line(target: Target, api_key: str | None, connect_s: float) -> AsyncIterator[Line]:
-    import httpx
+class Stop:
+    """The user's wish to end a run: from a signal handler or another thread, before the run as well."""
 
-    async with httpx.AsyncClient(
-        headers=_headers(target, api_key),
-        verify=tls_context(target) or False,  # plain HTTP: spare httpx the loading of certificates
-        timeout=httpx.Timeout(None, connect=connect_s),
-        trust_env=False,
-    ) as http:
-        yield Line(http, target, api_key)
+    def __init__(self) -> None:
+        self.asked = False
+        self.cutting = False
+        self._wake: Callable[[], object] | None = None
 
+    def drain(self) -> None:
+        """Send no more; wait at most the scenario's `drain` for what is in flight."""
+        self.asked = True
+        if self._wake is not None:
+            self._wake()
 
-def _headers(target: Target, api_key: str | None) -> httpx.Headers:
-    """Ours, and the user's own in their place where both have one."""
-    import httpx
+    def now(self) -> None:
+        """Cut what is in flight as well: outcome `aborted`."""
+        self.cutting = True
+        self.drain()
 
-    if api_key and not re.fullmatch(r"[\x21-\x7e]+", api_key):
-        raise ScenarioError(
-            f"the key in {target.api_key_env} holds what no header may carry, such as a space or a line break"
-        )
-    headers = {
-        "accept": "text/event-stream, application/json",
-        "accept-encoding": "identity",
-        "user-agent": f"loadgen/{__version__}",
-        "x-request-id": "preflight",
-    }
-    if api_key:
-        headers["authorization"] = f"Bearer {api_key}"
-    own = {name.lower(): value.strip() for name, value in target.headers.items()}
-    return httpx.Headers(headers | own, encoding="latin-1")
+    def wakes(self, timer: Timer) -> None:
+        loop = asyncio.get_running_loop()
+        self._wake = lambda: loop.call_soon_threadsafe(timer.ring)
+
+    def sleeps(self) -> None:
+        """The loop that would be woken is about to end."""
+        self._wake = None

@@ -1,0 +1,184 @@
+"""What came back for one request, from status line to outcome. Pure: fed by a connection, told the time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+from loadgen.client.sse import EVENT_LIMIT, EventTooLongError
+from loadgen.client.stream import Stream
+from loadgen.run import Outcome
+
+KEPT_BODY_BYTES = 2048
+READ_BODY_BYTES = 64 * 1024  # of an answer that is no stream; then we hang up
+REFUSALS = (429, 503)
+
+
+class Answer:
+    """`head`, `body`, then `end` or `lost`; or `cut` from our side. The first that settles it sets `outcome`
+    and calls `settled`; what comes later is not read. `unheard` calls it too, but settles nothing: ask again.
+
+    Instants come as clock nanoseconds and are kept as whole microseconds from `origin_ns`.
+    """
+
+    __slots__ = (
+        "_body", "_body_bytes", "_origin_ns", "ended_us", "error", "headers_us", "last_read_ns", "location",
+        "misfit", "outcome", "retry_after_s", "settled", "status", "stream",
+    )  # fmt: skip
+
+    def __init__(self, origin_ns: int, settled: Callable[[], None]) -> None:
+        self._origin_ns = origin_ns
+        self.settled = settled
+        self._body = b""
+        self._body_bytes = 0
+        self.status: int | None = None
+        self.location: str | None = None
+        self.misfit: str | None = None  # why a 200 is not the stream we asked for
+        self.retry_after_s: float | None = None
+        self.headers_us: int | None = None
+        self.last_read_ns: int | None = None
+        self.stream = Stream()
+        self.outcome: Outcome | None = None
+        self.error: str | None = None
+        self.ended_us: int | None = None
+
+    def us(self, at_ns: int) -> int:
+        return (at_ns - self._origin_ns + 500) // 1000
+
+    # --- as it arrives --------------------------------------------------------------------------------------
+
+    def head(self, status: int, headers: Mapping[bytes, bytes], at_ns: int) -> None:
+        """Status line and headers of the final answer; header names in lower case."""
+        self.status = status
+        self.headers_us = self.us(at_ns)
+        self.last_read_ns = at_ns
+        self.retry_after_s = retry_after_s(headers)
+        self.location = headers.get(b"location", b"").decode("latin-1") or None
+        if status == 200:
+            self.misfit = _misfit(headers)
+
+    def body(self, data: bytes, at_ns: int) -> None:
+        if self.outcome is not None:
+            return
+        self.last_read_ns = at_ns
+        self._body_bytes += len(data)
+        if self.stream.first_event_us is None and len(self._body) < KEPT_BODY_BYTES:
+            self._body += data[: KEPT_BODY_BYTES - len(self._body)]
+        if not self._is_stream:
+            if self._body_bytes > READ_BODY_BYTES:
+                self._settle(*self._by_status(), at_ns)
+            return
+        try:
+            self.stream.feed(data, self.us(at_ns))
+        except EventTooLongError:
+            self._settle(Outcome.MALFORMED, f"an event of more than {EVENT_LIMIT} bytes", at_ns)
+        else:
+            if self.stream.over:
+                self._settle(*self._by_stream(), at_ns)
+
+    def end(self, at_ns: int) -> None:
+        """The answer is complete as HTTP goes."""
+        if self.outcome is not None:
+            return
+        if self._is_stream:
+            self.stream.end(self.us(at_ns))
+            self._settle(*self._by_stream(), at_ns)
+        else:
+            self._settle(*self._by_status(), at_ns)
+
+    def lost(self, why: str, at_ns: int) -> None:
+        """The connection ended before the answer did."""
+        if self.status is not None and not self._is_stream:
+            self._settle(*self._by_status(), at_ns)
+        elif self.stream.finish_reason is not None:
+            self._settle(Outcome.OK, None, at_ns)
+        else:
+            self._settle(Outcome.BROKEN, why, at_ns)
+
+    def unheard(self) -> None:
+        """A kept connection had died before any byte of the answer: the server never saw the request."""
+        self.settled()
+
+    def garbled(self, why: str, at_ns: int) -> None:
+        """The peer does not speak HTTP, or not properly."""
+        self._settle(Outcome.MALFORMED, why, at_ns)
+
+    def cut(self, outcome: Outcome, error: str | None, at_ns: int) -> None:
+        """We gave up. A status that already tells the outcome stands, unless it is our own end of run."""
+        if outcome is not Outcome.ABORTED and self.status is not None and not self._is_stream:
+            self._settle(*self._by_status(), at_ns)
+        else:
+            self._settle(outcome, error, at_ns)
+
+    def warnings(self) -> list[str]:
+        """Oddities by name: all of them for a complete answer, else only what was not understood."""
+        found = self.stream.warnings()
+        return found if self.outcome is Outcome.OK else [name for name in found if name == "odd_chunk"]
+
+    # --- what it means --------------------------------------------------------------------------------------
+
+    @property
+    def _is_stream(self) -> bool:
+        return self.status == 200 and self.misfit is None
+
+    def _settle(self, outcome: Outcome, error: str | None, at_ns: int) -> None:
+        if self.outcome is None:
+            self.outcome, self.error, self.ended_us = outcome, error or None, self.us(at_ns)
+            self.settled()
+
+    def _by_status(self) -> tuple[Outcome, str | None]:
+        words = self._body.decode(errors="replace")
+        if self.misfit is not None:
+            return Outcome.MALFORMED, f"{self.misfit}: {words}"
+        if self.status in REFUSALS:
+            return Outcome.REJECTED, words
+        if self.location is not None:
+            return Outcome.HTTP_ERROR, f"redirects to {self.location}; not followed: make that the base_url"
+        return Outcome.HTTP_ERROR, words
+
+    def _by_stream(self) -> tuple[Outcome, str | None]:
+        """The outcome of a stream that is over, or whose body ended properly."""
+        stream = self.stream
+        if stream.error is not None:
+            code, message = stream.error
+            refused = stream.opens_with_error and code in REFUSALS
+            return (Outcome.REJECTED if refused else Outcome.STREAM_ERROR), message[:KEPT_BODY_BYTES]
+        if not stream.events and stream.finish_reason is None and stream.usage is None:
+            return self._by_nothing()
+        if stream.done or stream.finish_reason is not None:
+            return Outcome.OK, None
+        return Outcome.BROKEN, "the body ended without a finish reason and without [DONE]"
+
+    def _by_nothing(self) -> tuple[Outcome, str | None]:
+        """No token, no finish reason, no usage: silence, or something that is no stream of chunks."""
+        words = self.stream.odd_chunk or self._body
+        speaks_sse = self._body.lstrip().startswith((b":", b"data:", b"event:", b"id:", b"retry:"))
+        if self.stream.odd_chunk is not None or (words and not speaks_sse):
+            return Outcome.MALFORMED, f"no chunk in the stream: {words.decode(errors='replace')}"
+        return Outcome.EMPTY, "the stream ended without a token, a finish reason or usage"
+
+
+def retry_after_s(headers: Mapping[bytes, bytes]) -> float | None:
+    """Seconds to wait by `Retry-After`: a number, or a date against `Date`; None if unreadable."""
+    text = headers.get(b"retry-after", b"").decode("latin-1").strip()
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        return float(text)
+    try:
+        then, now = (parsedate_to_datetime(t) for t in (text, headers.get(b"date", b"").decode("latin-1")))
+    except ValueError:
+        return None
+    both = [moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in (then, now)]
+    return max(0.0, (both[0] - both[1]).total_seconds())
+
+
+def _misfit(headers: Mapping[bytes, bytes]) -> str | None:
+    """Why a 200 cannot be an event stream. No type, or text/plain, gets the benefit of the doubt."""
+    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
+    if encoding not in ("", "identity"):
+        return f"content-encoding {encoding}, though identity was asked for"
+    kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+    if kind.endswith("json") or kind in ("text/html", "application/xhtml+xml"):
+        return f"content-type {kind} where an event stream was asked for"
+    return None

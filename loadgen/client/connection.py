@@ -1,0 +1,200 @@
+"""One HTTP/1.1 connection of our own: every read is stamped before anything else is done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import httptools
+
+from loadgen.client.answer import Answer
+
+HEADERS_LIMIT_BYTES = 256 * 1024
+LINGER_S = 1.0  # how long a message may take to end once its answer is settled
+
+
+class Owner(Protocol):
+    """Where connections go between requests, and who hears of what was read on them."""
+
+    def free(self, connection: Connection) -> None: ...
+    def lost(self, connection: Connection) -> None: ...
+    def read(self, tokens: int) -> None: ...
+    def crash(self, bug: BaseException) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """Carries one request at a time and tells its Answer what arrives.
+
+    `sent_ns`: when the last byte of the request had left our buffers. `connect_ns`, `tls_ns`: what opening
+    took. `asked`: requests so far.
+    """
+
+    def __init__(self, owner: Owner, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._owner = owner
+        self._now_ns = now_ns
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._headers: dict[bytes, bytes] = {}
+        self._bytes = 0  # of this answer
+        self._at_ns = 0
+        self._answer: Answer | None = None
+        self._complete = True  # the message of the last answer has ended
+        self._delimited = False  # by a length or chunks, rather than by the end of the connection
+        self._linger: asyncio.TimerHandle | None = None
+        self.asked = 0
+        self.sent_ns: int | None = None
+        self.connect_ns = 0
+        self.tls_ns: int | None = None
+        self.is_lost = False
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    def adopt(self, transport: asyncio.BaseTransport) -> None:
+        """Write to `transport`.
+
+        With a high-water mark of zero a write goes out at once where the kernel takes it, and
+        `resume_writing` comes exactly when the last byte has gone.
+        """
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)
+
+    def ask(self, request: bytes, answer: Answer) -> None:
+        """Send `request`; what comes back goes to `answer`."""
+        self._answer, self._complete, self._bytes, self.sent_ns = answer, False, 0, None
+        self.asked += 1
+        if self.is_lost:
+            self._tell_lost(None)
+            return
+        self.transport.write(request)
+        if self.transport.get_write_buffer_size() == 0:
+            self.sent_ns = self._now_ns()
+
+    def hang_up(self, answer: Answer) -> None:
+        """Close at once, unless `answer` has left this connection already."""
+        if self._answer is answer:
+            self.abort()
+
+    def abort(self) -> None:
+        self._answer = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio.Protocol -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.adopt(transport)
+
+    def resume_writing(self) -> None:
+        if self.sent_ns is None:
+            self.sent_ns = self._now_ns()
+
+    def data_received(self, data: bytes) -> None:
+        self._at_ns = self._now_ns()
+        if self._complete or self._parser is None:
+            self.abort()  # bytes nobody asked for: this connection cannot be trusted
+            return
+        self._bytes += len(data)
+        answer = self._answer
+        if answer is None:  # settled; only the message's end is awaited
+            self._parse(data)
+        else:
+            before = answer.stream.events
+            self._parse(data)
+            if tokens := answer.stream.events - before:
+                self._owner.read(tokens)
+            if answer.outcome is not None:
+                self._settled()
+            elif answer.headers_us is None and self._bytes > HEADERS_LIMIT_BYTES:
+                self._garbled(f"more than {HEADERS_LIMIT_BYTES} bytes of headers")
+
+    def _parse(self, data: bytes) -> None:
+        assert self._parser is not None
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            self._owner.crash(error.__context__ or error)
+            self.abort()
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._garbled(f"not proper HTTP: {error}")
+        else:
+            if self._complete:
+                self._retire()
+
+    def _settled(self) -> None:
+        self._answer = None
+        if not self._complete:
+            self._linger = asyncio.get_running_loop().call_later(LINGER_S, self.abort)
+
+    def _garbled(self, why: str) -> None:
+        if self._answer is not None:
+            self._answer.garbled(why, self._at_ns)
+        self.abort()
+
+    def _retire(self) -> None:
+        """The message has ended: this connection is free, or closed where it cannot be used again."""
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._parser is None or self._transport is None or self._transport.is_closing():
+            return
+        if self._parser.should_keep_alive() and self.sent_ns is not None:
+            self._owner.free(self)
+        else:
+            self._transport.close()
+
+    def eof_received(self) -> None:
+        at_ns = self._now_ns()
+        if self._answer is not None and self._answer.headers_us is not None and not self._delimited:
+            self._answer.end(at_ns)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        if self._linger is not None:
+            self._linger.cancel()
+        self._tell_lost(exc)
+        self._parser = self._transport = None  # no cycles for the garbage collector
+        self._owner.lost(self)
+
+    def _tell_lost(self, exc: Exception | None) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        if self._bytes == 0 and self.asked > 1:
+            answer.unheard()
+            return
+        how = f"lost ({exc})" if exc else "closed"
+        where = "in the midst of" if self._bytes else "before any byte of"
+        answer.lost(f"the connection was {how} {where} the answer", self._now_ns())
+
+    # --- httptools ------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        if self._status() >= 200 and self._answer is not None:
+            self._delimited = not self._headers.keys().isdisjoint((b"transfer-encoding", b"content-length"))
+            self._answer.head(self._status(), self._headers, self._at_ns)
+
+    def on_body(self, data: bytes) -> None:
+        if self._answer is not None:
+            self._answer.body(data, self._at_ns)
+
+    def on_message_complete(self) -> None:
+        if self._status() < 200:
+            return  # an interim answer; the final one follows
+        self._complete = True
+        if self._answer is not None:
+            self._answer.end(self._at_ns)
+
+    def _status(self) -> int:
+        assert self._parser is not None
+        return self._parser.get_status_code()

@@ -1,0 +1,80 @@
+"""How the client process itself fares while it measures."""
+
+from __future__ import annotations
+
+import gc
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from loadgen.client.timer import Timer
+from loadgen.plan import Window
+from loadgen.run import Health
+
+PROBE_NS = 10_000_000
+CLOCK_JUMP_S = 0.5
+
+
+@contextmanager
+def calm_garbage_collector() -> Iterator[None]:
+    """What lives now is never scanned again, and scans become rare: a full one can stop the loop for 100 ms.
+
+    It is not switched off: cycles would then eat the memory of a long run.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+class Probe:
+    """Wakes every 10 ms of a fixed schedule and notes how late it was: what a stalled loop does to each read.
+
+    A stall makes every probe that fell due in it late, so that it weighs by its length. Only the window
+    counts (everything, where the window has no length).
+    """
+
+    def __init__(self, window: Window, origin_ns: int, timer: Timer, now_ns: Callable[[], int]) -> None:
+        endless = window.start_ns == window.end_ns
+        self._from_ns = origin_ns + (0 if endless else window.start_ns)
+        self._to_ns = None if endless else origin_ns + window.end_ns
+        self._timer = timer
+        self._now_ns = now_ns
+        self._late_us = array("I")
+        self._cpu_s = time.process_time()
+        self._wall_ns = time.time_ns() - now_ns()
+        self._jump_s = 0.0
+
+    async def run(self) -> None:
+        at_ns = self._from_ns
+        while self._to_ns is None or at_ns < self._to_ns:
+            while (now_ns := self._now_ns()) < at_ns:
+                await self._timer.until(at_ns)
+            self._late_us.append(min((now_ns - at_ns) // 1000, 2**32 - 1))
+            self._look_at_wall_clock(now_ns)
+            at_ns += PROBE_NS
+
+    def _look_at_wall_clock(self, now_ns: int) -> None:
+        drift_s = (time.time_ns() - now_ns - self._wall_ns) / 1e9
+        if abs(drift_s) > abs(self._jump_s):
+            self._jump_s = drift_s
+
+    def report(self, health: Health) -> None:
+        self._look_at_wall_clock(self._now_ns())
+        health.cpu_s = time.process_time() - self._cpu_s
+        health.loop_probes = len(self._late_us)
+        if self._late_us:
+            late_s = np.array(self._late_us) / 1e6
+            health.loop_stall_mean_s = float(late_s.mean())
+            health.loop_stall_p99_9_s = float(np.quantile(late_s, 0.999, method="inverted_cdf"))
+            health.loop_stall_max_s = float(late_s.max())
+        if abs(self._jump_s) > CLOCK_JUMP_S:
+            health.clock_jump_s = self._jump_s

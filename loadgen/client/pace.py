@@ -1,0 +1,184 @@
+"""The plan's rows fall due at their instants, whatever the answers do; each is followed to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from loadgen.client.ahead import Ahead
+from loadgen.client.control import Counters, Stop
+from loadgen.client.request import Ask
+from loadgen.client.timer import Timer
+from loadgen.plan import Phase
+from loadgen.run import Outcome, RequestRecord
+from loadgen.scenario import Load
+
+IDLE_NS = 500_000  # with this long to the next due instant there is time to write another request
+
+
+class Following(Protocol):
+    """A request on its way, as `send.Call` is one."""
+
+    @property
+    def ask(self) -> Ask: ...
+    async def run(self) -> RequestRecord: ...
+    def cut(self, outcome: Outcome, why: str | None = None) -> None: ...
+    def record(self) -> RequestRecord: ...
+
+
+class Pace:
+    """Starts each request at its due instant and delivers its record when it ends.
+
+    When every measured row has ended, what is still in flight is cut: aborted. A fault of our own (`crash`,
+    or a record that cannot be delivered) ends the run as `Stop.now` does, and is raised when all is down.
+    """
+
+    def __init__(
+        self,
+        asks: Ahead,
+        call: Callable[[Ask], Following],
+        load: Load,
+        *,
+        origin_ns: int,
+        drain_s: float,
+        on_record: Callable[[RequestRecord], None],
+        counters: Counters,
+        stop: Stop,
+        timer: Timer,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._asks = asks
+        self._call = call
+        self._max_in_flight = load.max_in_flight
+        self._max_concurrency = load.max_concurrency
+        self._origin_ns = origin_ns
+        self._drain_ns = round(drain_s * 1e9)
+        self._on_record = on_record
+        self._counters = counters
+        self._stop = stop
+        self._timer = timer
+        self._now_ns = now_ns
+        self._measured = 0  # measured rows that fell due and have not ended
+        self._in_flight: dict[Following, asyncio.Task[None]] = {}
+        self._waiting: deque[Following] = deque()  # for a slot of max_concurrency
+        self._trouble: BaseException | None = None
+        self._lag_from_ns = 0
+
+    async def run(self) -> None:
+        """Send every row, wait for the measured ones to end, and leave nothing in flight."""
+        self._stop.wakes(self._timer)
+        try:
+            for ask in self._asks:
+                if not await self._falls_due(ask):
+                    break
+                self._due(ask)
+            await self._land()
+        finally:
+            self._stop.sleeps()
+            await self._cut_all()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def crash(self, trouble: BaseException) -> None:
+        self._trouble = self._trouble or trouble
+        self._timer.ring()
+
+    # --- rows falling due -----------------------------------------------------------------------------------
+
+    async def _falls_due(self, ask: Ask) -> bool:
+        """Wait for the row's instant; False when no more rows are to fall due."""
+        due_ns = self._origin_ns + ask.due_ns
+        await asyncio.sleep(0)  # between two rows the loop turns, however late we are
+        while not (self._stop.asked or self._trouble or (ask.phase is Phase.TAIL and not self._measured)):
+            now_ns = self._now_ns()
+            if now_ns >= due_ns:
+                return True
+            if due_ns - now_ns > IDLE_NS and self._asks.fill_one(now_ns - self._origin_ns):
+                await asyncio.sleep(0)
+            else:
+                await self._timer.until(due_ns)
+        return False
+
+    def _due(self, ask: Ask) -> None:
+        self._counters.due += 1
+        self._note_lag(self._now_ns() - self._origin_ns - ask.due_ns)
+        call = self._call(ask)
+        if self._max_in_flight is not None and len(self._in_flight) >= self._max_in_flight:
+            self._counters.unsent += 1
+            call.cut(Outcome.UNSENT, f"{self._max_in_flight} requests were in flight (max_in_flight)")
+            self._deliver(call.record())
+            return
+        self._measured += ask.phase is Phase.MEASURED
+        if self._max_concurrency is not None and len(self._in_flight) >= self._max_concurrency:
+            self._waiting.append(call)
+        else:
+            self._start(call)
+
+    def _note_lag(self, lag_ns: int) -> None:
+        now_ns = self._now_ns()
+        if lag_ns / 1e9 > self._counters.lag_s or now_ns - self._lag_from_ns > 1_000_000_000:
+            self._counters.lag_s = lag_ns / 1e9
+            self._lag_from_ns = now_ns
+
+    # --- requests in flight ---------------------------------------------------------------------------------
+
+    def _start(self, call: Following) -> None:
+        self._counters.started()
+        self._in_flight[call] = asyncio.get_running_loop().create_task(self._follow(call))
+
+    async def _follow(self, call: Following) -> None:
+        outcome = Outcome.ABORTED
+        try:
+            record = await call.run()
+            outcome = record.outcome
+            self._deliver(record)
+        except Exception as bug:
+            self.crash(bug)
+        finally:
+            del self._in_flight[call]
+            self._counters.ended(outcome)
+            self._row_ended(call)
+
+    def _row_ended(self, call: Following) -> None:
+        self._measured -= call.ask.phase is Phase.MEASURED
+        if not self._measured:
+            self._timer.ring()
+        if self._waiting and not self._stop.asked:
+            self._start(self._waiting.popleft())
+
+    def _deliver(self, record: RequestRecord) -> None:
+        try:
+            self._on_record(record)
+        except Exception as trouble:
+            self.crash(trouble)
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    async def _land(self) -> None:
+        """Wait until every measured row has ended, or for as long as the user lets us."""
+        give_up_ns: int | None = None
+        while self._measured and not (self._stop.cutting or self._trouble):
+            if self._stop.asked:
+                self._abort_waiting()
+                give_up_ns = give_up_ns or self._now_ns() + self._drain_ns
+                if not self._measured or self._now_ns() >= give_up_ns:
+                    return
+            await self._timer.until(give_up_ns)
+
+    def _abort_waiting(self) -> None:
+        while self._waiting:
+            call = self._waiting.popleft()
+            call.cut(Outcome.ABORTED, "the run ended before a slot was free")
+            self._counters.aborted += 1
+            self._deliver(call.record())
+            self._measured -= call.ask.phase is Phase.MEASURED
+
+    async def _cut_all(self) -> None:
+        self._abort_waiting()
+        for call in self._in_flight:
+            call.cut(Outcome.ABORTED, "the run ended")
+        if self._in_flight:
+            await asyncio.wait(self._in_flight.values())

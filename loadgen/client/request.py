@@ -1,0 +1,106 @@
+"""A row of the plan -> the bytes of its request, written before it is due."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from loadgen import __version__
+from loadgen.client.address import endpoint_url
+from loadgen.plan import Phase
+from loadgen.scenario import Load, ScenarioError, Target
+
+OURS = {"content-length", "transfer-encoding", "connection", "expect", "upgrade", "x-request-id"}
+
+
+@dataclass(slots=True, frozen=True)
+class Ask:
+    """One row that will fall due, with its request as it goes over the wire."""
+
+    index: int
+    id: str
+    phase: Phase
+    due_ns: int
+    prompt_tokens: int
+    output_tokens: int
+    request: bytes
+
+
+class Form:
+    """Writes requests of one shape: everything that does not change from row to row is made once.
+
+    Raises ScenarioError for headers, keys or ids that would break out of their line.
+    """
+
+    def __init__(
+        self, target: Target, load: Load, *, model: str | None, api_key: str | None, run_id: str
+    ) -> None:
+        self._chat = target.endpoint == "/v1/chat/completions"
+        self._extra = target.extra_body
+        self._fixed: dict[str, Any] = {"model": model} if model is not None else {}
+        self._fixed |= {"stream": True, "stream_options": {"include_usage": True}}
+        self._fixed |= {"ignore_eos": True} if load.ignore_eos else {}
+        self._head = _head(target, api_key)
+        self._run_id = run_id
+
+    def request_id(self, index: int, own_id: str | None) -> str:
+        return f"{self._run_id}-{index if own_id is None else own_id}"
+
+    def write(self, request_id: str, prompt: str, output_tokens: int, priority: int) -> bytes:
+        body: dict[str, Any] = (
+            {"messages": [{"role": "user", "content": prompt}]} if self._chat else {"prompt": prompt}
+        )
+        body |= self._fixed
+        body["max_tokens"] = output_tokens
+        if priority:
+            body["priority"] = priority
+        for key, value in self._extra.items():
+            if value is None:
+                body.pop(key, None)
+            else:
+                body[key] = value
+        encoded = msgspec.json.encode(body)
+        line = _header("X-Request-ID", request_id)
+        return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, line, len(encoded), encoded)
+
+
+def _head(target: Target, api_key: str | None) -> bytes:
+    """The request line and every header but X-Request-ID and Content-Length. The user's own headers win."""
+    url = urlsplit(endpoint_url(target.base_url, target.endpoint))
+    headers = {
+        "Host": url.netloc,
+        "User-Agent": f"loadgen/{__version__}",
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream",
+        "Accept-Encoding": "identity",
+        "Connection": "keep-alive" if target.connections == "keep-alive" else "close",
+    }
+    if api_key is not None:
+        headers["Authorization"] = f"Bearer {api_key}"
+    own = _checked(target.headers)
+    headers = {name: value for name, value in headers.items() if name.lower() not in own} | target.headers
+    lines = b"".join(_header(name, value) for name, value in headers.items())
+    path = quote(url.path, safe="/%:@!$&'()*+,;=~")
+    return f"POST {path} HTTP/1.1\r\n".encode("ascii") + lines
+
+
+def _checked(headers: Mapping[str, str]) -> set[str]:
+    """The names in lower case."""
+    names = {name.lower() for name in headers}
+    if clash := sorted(names & OURS):
+        raise ScenarioError(f"target.headers: {clash[0]} is ours to set; leave it out")
+    return names
+
+
+def _header(name: str, value: str) -> bytes:
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+        raise ScenarioError(f"target.headers: {name!r} is not a header name")
+    if not re.fullmatch(r"[\t\x20-\x7e\x80-\xff]*", value):
+        what = "the API key" if name == "Authorization" else f"the value of header {name}"
+        raise ScenarioError(f"{what} holds a line break or another character no header can carry")
+    return f"{name}: {value}\r\n".encode("latin-1")
