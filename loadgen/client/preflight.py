@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from loadgen.client.control import Line, Response, open_line
+from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable
 from loadgen.scenario import ScenarioError, Target, Timeouts
@@ -49,20 +49,20 @@ async def preflight(
     """
     limit_s = min(timeouts.first_token_s, PATIENCE_S)
     notes = ["insecure: the server's certificate is not checked"] if target.insecure else []
-    async with open_line(target, api_key, timeouts.connect_s) as line:
-        models = _models(line, await line.ask("GET", "/v1/models", limit_s), notes)
-        model = _model(line, models, notes)
+    async with inquire(target, api_key, timeouts.connect_s) as inquiry:
+        models = _models(inquiry, await inquiry.ask("GET", "/v1/models", limit_s), notes)
+        model = _model(inquiry, models, notes)
         body = probe_body(target, model, ignore_eos=ignore_eos)
-        response = await line.ask("POST", target.endpoint, limit_s, body)
+        response = await inquiry.ask("POST", target.endpoint, limit_s, body)
         stream = _stream(response)
     if _is_busy(response, stream):
-        words = stream.error[1] if stream.error else line.words(response)
+        words = stream.error[1] if stream.error else inquiry.words(response)
         notes.append(f"busy at preflight ({response.status}): {words}")
     else:
-        _judge(line, response, stream, models)
+        _judge(inquiry, response, stream, models)
         notes += _remarks(response, stream, ignore_eos=ignore_eos)
-    facts = line.masked({"model": model, "models": models} | _facts(response, stream))
-    return Preflight(model, models, facts["server"], facts, tuple(line.masked(notes)))
+    facts = inquiry.masked({"model": model, "models": models} | _facts(response, stream))
+    return Preflight(model, models, facts["server"], facts, tuple(inquiry.masked(notes)))
 
 
 async def wait_ready(target: Target, api_key: str | None, limit_s: float) -> None:
@@ -72,19 +72,19 @@ async def wait_ready(target: Target, api_key: str | None, limit_s: float) -> Non
     """
     last, pause_s = "no answer", 0.05
     try:
-        async with asyncio.timeout(limit_s), open_line(target, api_key, POLL_S) as line:
+        async with asyncio.timeout(limit_s), inquire(target, api_key, POLL_S) as inquiry:
             while True:
                 for path in ("/health", "/v1/models"):
                     try:
-                        response = await line.ask("GET", path, POLL_S)
+                        response = await inquiry.ask("GET", path, POLL_S)
                     except Unreachable as trouble:
                         last = str(trouble)
                         continue
                     if response.status == 200:
                         return
                     if response.status == 401:
-                        raise line.refused(response)
-                    last = str(line.refused(response))
+                        raise inquiry.refused(response)
+                    last = str(inquiry.refused(response))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, 1.0)
     except TimeoutError:
@@ -107,16 +107,18 @@ def probe_body(target: Target, model: str | None, *, ignore_eos: bool) -> dict[s
     return {key: value for key, value in (body | target.extra_body).items() if value is not None}
 
 
-def _models(line: Line, response: Response, notes: list[str]) -> tuple[str, ...] | None:
+def _models(inquiry: Inquiry, response: Response, notes: list[str]) -> tuple[str, ...] | None:
     """The listed models; None with a note where there is no list. Only a refused key is fatal here."""
     if response.status == 401:
-        raise line.refused(response)
+        raise inquiry.refused(response)
     try:
         listed = msgspec.json.decode(response.body, type=_Listing) if response.status == 200 else None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         listed = None
     if listed is None:
-        notes.append(f"no list of models: {response.what} answered {response.status}: {line.words(response)}")
+        notes.append(
+            f"no list of models: {response.what} answered {response.status}: {inquiry.words(response)}"
+        )
         return None
     return tuple(model.id for model in listed.data)
 
@@ -129,8 +131,8 @@ class _Listing(msgspec.Struct):
     data: list[_Listed]
 
 
-def _model(line: Line, models: tuple[str, ...] | None, notes: list[str]) -> str | None:
-    named, listed = line.target.model, line.masked(", ".join(models or ()))
+def _model(inquiry: Inquiry, models: tuple[str, ...] | None, notes: list[str]) -> str | None:
+    named, listed = inquiry.target.model, inquiry.masked(", ".join(models or ()))
     if named is not None:
         if models and named not in models:
             notes.append(f"the server does not list the model {named}; it lists {listed}")
@@ -156,35 +158,38 @@ def _is_busy(response: Response, stream: Stream) -> bool:
     return response.status in BUSY or (stream.error is not None and stream.error[0] in BUSY)
 
 
-def _judge(line: Line, response: Response, stream: Stream, models: tuple[str, ...] | None) -> None:
+def _judge(inquiry: Inquiry, response: Response, stream: Stream, models: tuple[str, ...] | None) -> None:
     """Raise Unreachable if the load would meet nothing but trouble."""
     if response.status != 200:
-        raise line.refused(response, models)
+        raise inquiry.refused(response, models)
     why = None
     if stream.error is not None:
         why = f"an error where tokens were due: {stream.error[1]}"
     elif stream.first_event_us is None and response.body:
         got = response.headers.get("content-type", "no content type")
-        why = f"asked for an event stream and got {got}: {line.words(response)}; is base_url the API's?"
+        why = f"asked for an event stream and got {got}: {inquiry.words(response)}; is base_url the API's?"
     elif response.end == "lost":
         why = "the connection was lost in the midst of the answer; the server's log may say why"
-    elif response.end == "late" and not stream.events:
+    elif response.end == "cut" and not stream.events:
         why = f"the answer began, but no token came in time (timeouts.first_token, at most {PATIENCE_S:g} s)"
     if why is not None:
-        raise line.unreachable(response.what, why)
+        raise inquiry.unreachable(response.what, why)
 
 
 def _remarks(response: Response, stream: Stream, *, ignore_eos: bool) -> list[str]:
     """What the figures of a load will suffer from, if the probe is like the rest."""
     tokens, _ = stream.output_tokens()
     content_type = response.headers.get("content-type", "none")
+    is_whole = response.end == "whole"
     found = {
         f"the stream's content type is {content_type}, not text/event-stream": not _is_event_stream(response),
         f"no token in the stream of the probe (usage says {stream.usage_tokens})": not stream.events,
-        "no usage in the stream: output tokens will be counted by its events": stream.usage_tokens is None,
-        "the stream had not ended in time": response.end == "late",
+        "the stream of the probe had no end in sight": not is_whole,
+        "no usage in the stream: output tokens will be counted by its events": (
+            is_whole and stream.usage_tokens is None
+        ),
         "the stream ended with neither a finish reason nor [DONE]: every such answer counts as broken": (
-            response.end == "whole" and stream.finish_reason is None and not stream.done
+            is_whole and stream.finish_reason is None and not stream.done
         ),
         f"asked for {PROBE_TOKENS} tokens with ignore_eos, got {tokens}: the server ends answers early": (
             ignore_eos and stream.finish_reason == "stop" and tokens < PROBE_TOKENS

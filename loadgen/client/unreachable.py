@@ -35,33 +35,29 @@ def own_words(body: bytes) -> str:
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         return f"an HTML page titled {one_line(title[1])!r}" if title else "an HTML page"
     try:
-        return message_of(msgspec.json.decode(body)) or text
-    except msgspec.DecodeError:
+        return _message_of(msgspec.json.decode(body)) or text
+    except (msgspec.DecodeError, RecursionError):
         return text
 
 
-def message_of(said: Any) -> str | None:
+def _message_of(said: Any) -> str | None:
     """The text in an error value of any of the shapes servers use, or None."""
     if isinstance(said, str):
         return said
     if isinstance(said, list):
-        return "; ".join(filter(None, map(message_of, said))) or None
+        return "; ".join(filter(None, map(_message_of, said))) or None
     if not isinstance(said, dict):
         return None
     if isinstance(said.get("loc"), list) and "msg" in said:
         return f"{'.'.join(map(str, said['loc']))}: {said['msg']}"
-    return next(
-        (m for key in ("error", "message", "detail", "msg") if (m := message_of(said.get(key)))), None
-    )
+    inner = (_message_of(said.get(key)) for key in ("error", "message", "detail", "msg"))
+    return next(filter(None, inner), None)
 
 
 # --- a status that is a refusal -----------------------------------------------------------------------------
 
 _HINTS = (
-    (
-        "max_completion_tokens",
-        "extra_body: {max_tokens: null, max_completion_tokens: 128} sends that field instead",
-    ),
+    ("max_completion_tokens", "extra_body: {max_tokens: null, max_completion_tokens: 128} sends that"),
     ("stream_options", "extra_body: {stream_options: null} leaves it out; tokens are then counted by events"),
     ("ignore_eos", "ignore_eos: false in load leaves it out, so does extra_body: {ignore_eos: null}"),
     ("max_tokens", "extra_body: {max_tokens: null} leaves it out"),
@@ -74,16 +70,14 @@ def refusal(status: int, words: str, *, location: str | None, key_hint: str, nam
     """A status other than 200 in words, with what to do about it. `words` are the server's own."""
     said = f"({status}): {words}" if words.strip() else f"({status}, without a word)"
     if 300 <= status < 400:
-        return (
-            f"it redirects ({status}) to {location}, and redirects are not followed; give the final base_url"
-        )
+        return f"it redirects ({status}) to {location}, which is not followed; give the final base_url"
     if status in (401, 403):
         return f"the server refused the key {said}; {key_hint}"
     if status == 404:
         return f"the server knows no such path or model {said}; {name_hint}"
     if status >= 500:
         return f"the server failed {said}; its log may say why"
-    hint = next((hint for name, hint in _HINTS if name in words), _ANY_BODY)
+    hint = next((hint for name, hint in _HINTS if name in words.lower()), _ANY_BODY)
     return f"the server refused the request {said}; {hint}"
 
 
@@ -107,9 +101,7 @@ async def connection_trouble(error: Exception, base_url: str) -> str:
             case TimeoutError():
                 return "no connection in time; a wrong host, a firewall, or https:// to a plain port?"
             case ssl.SSLError():
-                return (
-                    f"no TLS ({cause.reason}); where the server speaks plain HTTP, write http:// in base_url"
-                )
+                return f"no TLS ({cause.reason}); if the server speaks plain HTTP, write http:// in base_url"
     if parts.scheme == "http" and await _speaks_tls(host, port):
         return "the server speaks TLS and was asked in plain HTTP; write https:// in base_url"
     if any("illegal" in str(cause) for cause in causes):
@@ -121,12 +113,11 @@ async def connection_trouble(error: Exception, base_url: str) -> str:
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """`error`, what it came from, and so on; httpx and anyio wrap what the system said several times."""
     yield error
-    inner = (
-        error.exceptions if isinstance(error, BaseExceptionGroup) else (error.__cause__ or error.__context__,)
-    )
-    for cause in inner:
-        if cause is not None:
-            yield from _causes(cause)
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _causes(one)
+    elif cause := error.__cause__ or error.__context__:
+        yield from _causes(cause)
 
 
 async def _speaks_tls(host: str, port: int) -> bool:

@@ -182,7 +182,7 @@ async def test_a_refused_key_costs_one_request() -> None:
         line = await refused(it.url, api_key_env="MY_KEY")
     assert line == (
         f"GET {it.url}/v1/models: the server refused the key (401): Bad key ***; "
-        "set MY_KEY, the variable named by api_key_env"
+        "set the variable named by api_key_env (MY_KEY)"
     )
     assert len(it.requests) == 1
 
@@ -190,8 +190,11 @@ async def test_a_refused_key_costs_one_request() -> None:
 async def test_a_key_refused_at_the_probe() -> None:
     """403 reads the same."""
     async with server(error(403, "forbidden")) as it:
-        assert f"POST {it.url}{CHAT}: the server refused the key (403): forbidden; set" in await refused(
-            it.url
+        assert (
+        line = await refused(it.url)
+    why = "the server refused the key (403): forbidden; set the variable named by api_key_env (not given)"
+    assert line == f"POST {it.url}{CHAT}: {why}"
+            in await refused(it.url)
         )
 
 
@@ -234,7 +237,7 @@ async def test_a_redirect_names_its_location_and_is_not_followed() -> None:
     moved = Reply(307, {"location": "https://elsewhere/v1"}, framing="length", end="keep")
     async with server(moved) as it:
         line = await refused(it.url)
-    assert "it redirects (307) to https://elsewhere/v1, and redirects are not followed" in line
+    assert "it redirects (307) to https://elsewhere/v1, which is not followed" in line
     assert len(it.requests) == 2
 
 
@@ -308,6 +311,14 @@ async def test_what_will_blur_the_figures_is_noted() -> None:
     assert (found.facts["streams"], found.facts["usage_given"]) == (False, False)
 
 
+async def test_a_stream_without_end_is_left() -> None:
+    """A server that talks on and on is not read for ever."""
+    chat = replace(stream_reply(["word " * 1000] * 100, done=False), end="hang")
+    async with server(chat) as it:
+        assert (await look(it.url)).notes == ("the stream of the probe had no end in sight",)
+        await it.until(lambda: it.requests[1].hung_up_at_ns is not None)
+
+
 async def test_a_probe_without_a_token_is_noted() -> None:
     """Usage may claim tokens that were never streamed."""
     async with server(stream_reply(())) as it:
@@ -350,7 +361,9 @@ async def test_a_stream_that_does_not_end_is_noted() -> None:
     """Tokens came, the end did not."""
     chat = replace(stream_reply(done=False), end="hang")
     async with server(chat) as it:
-        assert (await look(it.url, first_token="100ms")).notes == ("the stream had not ended in time",)
+        assert (await look(it.url, first_token="100ms")).notes == (
+            "the stream of the probe had no end in sight",
+        )
 
 
 @pytest.mark.parametrize("reply", [DROP, RESET])
@@ -388,7 +401,7 @@ async def test_tls_port_asked_in_plain_and_plain_port_asked_in_tls(tmp_path: Pat
         assert "the server speaks TLS and was asked in plain HTTP; write https:// in base_url" in line
     async with server(stream_reply()) as it:
         line = await refused(it.url.replace("http", "https"))
-        assert "where the server speaks plain HTTP, write http:// in base_url" in line
+        assert "if the server speaks plain HTTP, write http:// in base_url" in line
 
 
 async def test_a_self_signed_certificate_needs_a_word(tmp_path: Path) -> None:
@@ -533,6 +546,7 @@ def test_one_line_is_cut_after_secrets_are_masked() -> None:
         (b'{"error": null}', '{"error": null}'),
         (b"<html><body>x</body></html>", "an HTML page"),
         (b"plain", "plain"),
+        (b"[" * 9999, "[" * 9999),
         (b"\xff", "\ufffd"),
         (b"", ""),
     ],

@@ -1,0 +1,132 @@
+"""The control plane: a few small requests to the target, each failure of which is explained."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from loadgen import __version__
+from loadgen.client.address import endpoint_url, tls_context
+from loadgen.client.unreachable import Unreachable, connection_trouble, one_line, own_words, refusal
+from loadgen.scenario import ScenarioError, Target
+
+if TYPE_CHECKING:
+    import httpx
+
+BODY_LIMIT = 262_144
+
+
+@dataclass
+class Response:
+    """A status, and what came of the body: `whole`, `cut` where we stopped, `lost` with the connection."""
+
+    what: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+    end: Literal["whole", "cut", "lost"] = "whole"
+
+
+class Inquiry:
+    """Asks the target a few small things, and says what came of it without secrets or control characters."""
+
+    def __init__(self, http: httpx.AsyncClient, target: Target, api_key: str | None) -> None:
+        self.http = http
+        self.target = target
+        in_headers = (word for value in target.headers.values() for word in value.split() if len(word) >= 8)
+        self.secrets = sorted([*in_headers, *([api_key] if api_key else [])], key=len, reverse=True)
+
+    async def ask(
+        self, method: str, path: str, limit_s: float, body: dict[str, Any] | None = None
+    ) -> Response:
+        """The response, or so much of it as came within `limit_s`. Raises Unreachable when no status came."""
+        import httpx
+
+        url = endpoint_url(self.target.base_url, path)
+        content = None if body is None else msgspec.json.encode(body)
+        what, got = f"{method} {url}", None
+        try:
+            async with asyncio.timeout(limit_s), self.http.stream(method, url, content=content) as response:
+                got = Response(what, response.status_code, response.headers)
+                async for data in response.aiter_bytes():
+                    got.body += data
+                    if b"[DONE]" in got.body:
+                        break
+                    if len(got.body) > BODY_LIMIT:
+                        got.end = "cut"
+                        break
+        except TimeoutError:
+            if got is None:
+                raise self.unreachable(what, f"no answer within {limit_s:g} s; does it hang?") from None
+            got.end = "cut"
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            if got is None:
+                raise self.unreachable(what, await connection_trouble(error, self.target.base_url)) from error
+            got.end = "lost"
+        return got
+
+    def words(self, response: Response) -> str:
+        return one_line(own_words(response.body), self.secrets)
+
+    def unreachable(self, what: str, why: str) -> Unreachable:
+        return Unreachable(one_line(f"{what}: {why}", self.secrets, limit=2000))
+
+    def refused(self, response: Response, models: tuple[str, ...] | None = None) -> Unreachable:
+        listed = one_line(f"; the server lists {', '.join(models)}") if models else ""
+        why = refusal(
+            response.status,
+            self.words(response),
+            location=response.headers.get("location"),
+            key_hint=f"set the variable named by api_key_env ({self.target.api_key_env or 'not given'})",
+            name_hint=f"check base_url, endpoint and model{listed}",
+        )
+        return self.unreachable(response.what, why)
+
+    def masked(self, plain: Any) -> Any:
+        """JSON-able `plain` with every text in it fit to be shown and kept."""
+        if isinstance(plain, dict):
+            return {key: self.masked(value) for key, value in plain.items()}
+        if isinstance(plain, list | tuple):
+            return [self.masked(value) for value in plain]
+        return one_line(plain, self.secrets) if isinstance(plain, str) else plain
+
+
+@asynccontextmanager
+async def inquire(target: Target, api_key: str | None, connect_s: float) -> AsyncIterator[Inquiry]:
+    import httpx
+
+    async with httpx.AsyncClient(
+        headers=_headers(target, api_key),
+        verify=tls_context(target) or False,  # plain HTTP: spare httpx the loading of certificates
+        timeout=httpx.Timeout(None, connect=connect_s),
+        limits=httpx.Limits(max_keepalive_connections=0),  # no request meets a connection gone stale
+        trust_env=False,
+    ) as http:
+        yield Inquiry(http, target, api_key)
+
+
+def _headers(target: Target, api_key: str | None) -> httpx.Headers:
+    """Ours, and the user's own in their place where both have one."""
+    import httpx
+
+    if api_key and not re.fullmatch(r"[\x21-\x7e]+", api_key):
+        raise ScenarioError(
+            f"the key in {target.api_key_env} holds what no header may carry, such as a space or a line break"
+        )
+    headers = {
+        "accept": "text/event-stream, application/json",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "user-agent": f"loadgen/{__version__}",
+        "x-request-id": "preflight",
+    }
+    if api_key:
+        headers["authorization"] = f"Bearer {api_key}"
+    own = {name.lower(): value.strip() for name, value in target.headers.items()}
+    return httpx.Headers(headers | own, encoding="latin-1")
