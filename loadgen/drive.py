@@ -156,7 +156,7 @@ async def bundled_server(engine: Engine) -> AsyncIterator[Target]:
 
     Raises ScenarioError for an unknown cost profile.
     """
-    from loadgen.engine import step_cost
+    from loadgen.engine.cost import step_cost
 
     step_cost(engine.cost)
     server = await asyncio.create_subprocess_exec(

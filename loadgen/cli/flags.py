@@ -59,7 +59,7 @@ def overlay(scenario: str | None, flags: dict[str, Any]) -> Scenario:
 
     Raises ScenarioError that names the flag's key path.
     """
-    given = {name: value for name, value in flags.items() if value not in (None, [])}
+    given = {name: value for name, value in flags.items() if value is not None}
     base = read(scenario) if scenario else None
     if base is not None and not given:
         return base

@@ -119,7 +119,7 @@ def run(
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
 
-    asked = overlay(scenario, {name: value for name, value in ctx.params.items() if name not in _HOW})
+    asked = overlay(scenario, {name: value for name, value in ctx.params.items() if _is_asked(ctx, name)})
     if asked.variants:
         raise ScenarioError(f"{scenario}: variants: this is a comparison: use loadgen compare {scenario}")
     if virtual and asked.target is not None:
@@ -138,3 +138,8 @@ def run(
     summary = drive.conclude(done, order.folder)
     words.summary(summary, order.folder)
     raise typer.Exit(of_run(summary))
+
+
+def _is_asked(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return name not in _HOW and source is not None and source.name == "COMMANDLINE"
