@@ -102,12 +102,7 @@ def _refuse_other_plans(baseline: str, digests: dict[str, str]) -> None:
 
 def _side(s: Summary) -> Side:
     return Side(
-        source=s.source,
-        target=s.target,
-        model=s.model,
-        validity=s.validity,
-        offered=s.offered,
-        ok=_ok(s),
+        source=s.source, target=s.target, model=s.model, validity=s.validity, offered=s.offered, ok=_ok(s)
     )
 
 
@@ -115,93 +110,77 @@ def _side(s: Summary) -> Side:
 
 
 class _Figure(NamedTuple):
+    """Where a row's values come from: a Summary's field `key`, or a statistic of one of its metrics."""
+
     key: str
     label: str
     unit: Unit
-    better: Literal["higher", "lower"]
-    read: Callable[[Summary], float | None]
-    n: Callable[[Summary], int]
-    adjusted: bool = False
+    better: Literal["higher", "lower"] = "lower"
+    metric: str | None = None
+    stat: Literal["mean", "p50", "p99", "p99 adjusted"] = "mean"
+
+    def value(self, s: Summary) -> float | None:
+        if self.metric is not None:
+            return _stat(s.metrics[self.metric], self.stat) if self.metric in s.metrics else None
+        if self.key == _ATTAINMENT:
+            return s.goodput.attainment if s.goodput else None
+        found: float | None = getattr(s, self.key)
+        return found
+
+    def n(self, s: Summary) -> int:
+        if self.metric is None:
+            return s.offered if self.unit == "share" else _ok(s)
+        found = s.metrics.get(self.metric)
+        return 0 if found is None else found.offered if self.adjusted else found.n
+
+    @property
+    def adjusted(self) -> bool:
+        return self.stat == "p99 adjusted"
+
+
+def _stat(d: Distribution, stat: str) -> float | None:
+    if stat == "mean":
+        return d.mean
+    return d.adjusted.get("p99") if stat == "p99 adjusted" else d.quantiles.get(stat)
 
 
 def _figures(summaries: dict[str, Summary]) -> list[_Figure]:
-    def all_of(s: Summary) -> int:
-        return s.offered
-
     return [
-        _Figure("makespan_s", "makespan", "s", "lower", lambda s: s.makespan_s, _ok),
-        _Figure(
-            _MAKESPAN,
-            "makespan throughput",
-            "tokens/s",
-            "higher",
-            lambda s: s.makespan_output_tokens_per_s,
-            _ok,
-        ),
-        _Figure("completed_rps", "completed", "requests/s", "higher", lambda s: s.completed_rps, _ok),
-        _Figure(_ATTAINMENT, "goodput attainment", "share", "higher", _attainment, all_of),
-        _Figure("rejection_rate", "rejection rate", "share", "lower", lambda s: s.rejection_rate, all_of),
-        _Figure("error_rate", "error rate", "share", "lower", lambda s: s.error_rate, all_of),
-        *_quantiles("ttft_s", "TTFT"),
-        *_gap_figures(summaries),
-        *_quantiles("tpot_s", "TPOT"),
-        *_quantiles("e2e_s", "E2E"),
-        _metric(_E2E, "E2E p99 adjusted", "s", "e2e_s", lambda d: d.adjusted.get("p99"), adjusted=True),
-        _metric(
-            "normalized_latency_mean_s",
-            "normalized latency",
-            "s/token",
-            "normalized_latency_s",
-            lambda d: d.mean,
-        ),
+        _Figure("makespan_s", "makespan", "s"),
+        _Figure(_MAKESPAN, "makespan throughput", "tokens/s", "higher"),
+        _Figure("completed_rps", "completed", "requests/s", "higher"),
+        _Figure(_ATTAINMENT, "goodput attainment", "share", "higher"),
+        _Figure("rejection_rate", "rejection rate", "share"),
+        _Figure("error_rate", "error rate", "share"),
+        *_quantiles("ttft", "TTFT"),
+        *_gaps(summaries),
+        *_quantiles("tpot", "TPOT"),
+        *_quantiles("e2e", "E2E"),
+        _Figure(_E2E, "E2E p99 adjusted", "s", metric="e2e_s", stat="p99 adjusted"),
+        _Figure("normalized_latency_mean_s", "normalized latency", "s/token", metric="normalized_latency_s"),
     ]
-
-
-def _metric(
-    key: str,
-    label: str,
-    unit: Unit,
-    metric: str,
-    read: Callable[[Distribution], float | None],
-    *,
-    adjusted: bool = False,
-) -> _Figure:
-    def value(s: Summary) -> float | None:
-        found = s.metrics.get(metric)
-        return None if found is None else read(found)
-
-    def n(s: Summary) -> int:
-        found = s.metrics.get(metric)
-        return 0 if found is None else found.offered if adjusted else found.n
-
-    return _Figure(key, label, unit, "lower", value, n, adjusted)
 
 
 def _quantiles(metric: str, word: str) -> list[_Figure]:
-    short = metric.removesuffix("_s")
     return [
-        _metric(f"{short}_p50_s", f"{word} p50", "s", metric, lambda d: d.quantiles.get("p50")),
-        _metric(f"{short}_p99_s", f"{word} p99", "s", metric, lambda d: d.quantiles.get("p99")),
+        _Figure(f"{metric}_p50_s", f"{word} p50", "s", metric=f"{metric}_s", stat="p50"),
+        _Figure(f"{metric}_p99_s", f"{word} p99", "s", metric=f"{metric}_s", stat="p99"),
     ]
 
 
-def _gap_figures(summaries: dict[str, Summary]) -> list[_Figure]:
+def _gaps(summaries: dict[str, Summary]) -> list[_Figure]:
     """ITL where every variant has it, else chunk gaps: never one beside the other."""
     have_itl = all("itl_s" in s.metrics and s.metrics["itl_s"].n for s in summaries.values())
-    return _quantiles("itl_s", "ITL") if have_itl else _quantiles("chunk_gap_s", "chunk gap")
+    return _quantiles("itl", "ITL") if have_itl else _quantiles("chunk_gap", "chunk gap")
 
 
 def _ok(s: Summary) -> int:
     return s.outcomes.get("ok", 0)
 
 
-def _attainment(s: Summary) -> float | None:
-    return s.goodput.attainment if s.goodput else None
-
-
 def _row(figure: _Figure, summaries: dict[str, Summary], baseline: str) -> Row | None:
     """The figure by variant, or None where no variant has it."""
-    values = {name: figure.read(s) for name, s in summaries.items()}
+    values = {name: figure.value(s) for name, s in summaries.items()}
     n = {name: figure.n(s) for name, s in summaries.items()}
     if all(v is None for v in values.values()) and not (figure.adjusted and any(n.values())):
         return None
@@ -234,9 +213,8 @@ def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
         )
     limits = every[0].goodput and every[0].goodput.limits_s
     if limits and all(s.goodput and s.goodput.limits_s == limits for s in every):
-        return (
-            "attainment",
-            "the highest goodput attainment wins (share of offered requests within every limit)",
+        return _ATTAINMENT, (
+            "the highest goodput attainment wins (share of offered requests within every limit)"
         )
     return _E2E, (
         "the lowest adjusted p99 of E2E wins "
@@ -247,11 +225,8 @@ def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
 def _winner(summaries: dict[str, Summary], row: Row | None) -> tuple[str | None, str]:
     if invalid := [name for name, s in summaries.items() if s.validity == "INVALID"]:
         return None, f"the measurement of {_and(invalid)} is INVALID"
-    if shorter := [name for name, s in summaries.items() if any(f.name == OTHER_LENGTHS for f in s.findings)]:
-        return (
-            None,
-            f"{_and(shorter)} did not give the output lengths that were asked: the work was not the same",
-        )
+    if others := [name for name, s in summaries.items() if any(f.name == OTHER_LENGTHS for f in s.findings)]:
+        return None, f"{_and(others)} did not keep to the output lengths asked: the work was not the same"
     known = [(v, name) for name, v in row.values.items() if v is not None] if row else []
     if row is None or not known:
         return None, "no variant has the figure that decides: too many requests failed"
@@ -263,12 +238,12 @@ def _winner(summaries: dict[str, Summary], row: Row | None) -> tuple[str | None,
 
 
 def _and(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def _notes(summaries: dict[str, Summary]) -> list[str]:
     def having(test: Callable[[Summary], object]) -> str:
-        return _and([*(name for name, s in summaries.items() if test(s))] or [""])
+        return _and([name for name, s in summaries.items() if test(s)])
 
     notes = ["One run of one plan for each variant, without intervals: a ratio near 1 may be chance."]
     sources = {s.source for s in summaries.values()}

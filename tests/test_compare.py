@@ -124,7 +124,7 @@ def test_a_variant_that_cut_its_answers_short_wins_nothing() -> None:
     short = Finding(name="output_tokens", effect="warning", text="outputs differ from the forced length")
     c = compared(a=burst(600.0), b=burst(900.0, findings=[short]))
     assert c.winner is None
-    assert "b did not give the output lengths" in c.reason
+    assert "b did not keep to the output lengths" in c.reason
 
 
 def test_within_one_percent_is_a_tie() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from loadgen.report.figures import UNDEFINED, duration, number
 from loadgen.report.tables import Column, Table
-from loadgen.workload import LengthFacts, PlanFacts
+
+if TYPE_CHECKING:
+    from loadgen.workload import LengthFacts, PlanFacts
 
 
 def tables(facts: PlanFacts) -> list[Table]:
