@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loadgen.cli.exits import of_comparison
+from loadgen.cli.exits import Exit, of_comparison
 
 if TYPE_CHECKING:
     from loadgen.cli.words import Words
-    from loadgen.compare import Comparison
     from loadgen.drive import Order
     from loadgen.run import Run
     from loadgen.scenario import Scenario
@@ -45,17 +44,13 @@ def compare(
 
     asked = overlay(scenario, {"seed": seed, "num_prompts": num_prompts, "request_rate": request_rate})
     words = Words(as_json, quiet)
-    comparison, summaries = compare_variants(
-        asked, words, out=out, virtual=virtual, preflight=not no_preflight
-    )
-    words.comparison(comparison)
-    raise typer.Exit(of_comparison(summaries))
+    raise typer.Exit(compare_variants(asked, words, out=out, virtual=virtual, preflight=not no_preflight))
 
 
 def compare_variants(
     scenario: Scenario, words: Words, *, out: Path | None, virtual: bool, preflight: bool = True
-) -> tuple[Comparison, list[Summary]]:
-    """Every variant's run, one folder each below `out`; the comparison goes there as JSON and Markdown."""
+) -> Exit:
+    """Every variant's run, one folder each below `out`; the comparison on screen, and there as JSON and Markdown."""
     import msgspec
 
     from loadgen import drive
@@ -75,14 +70,16 @@ def compare_variants(
             scenario.model_copy(update=answers), plan, folder / name, f"{whole_id}-{name}", command_line()
         )
         words.say(f"{name}: {len(plan)} requests, {'simulated' if virtual else 'over HTTP'}")
-        summaries[name] = drive.conclude(_run(order, words, virtual, preflight), order.folder)
+        summaries[name] = drive.conclude(_run(order, words, name, virtual, preflight), order.folder)
         if summaries[name].interrupted:
-            break
+            words.summary(summaries[name], order.folder)
+            return Exit.INTERRUPTED
     comparison = side_by_side(summaries, dict.fromkeys(summaries, plan.digest()))
     (folder / "comparison.json").write_bytes(msgspec.json.format(msgspec.json.encode(comparison)) + b"\n")
     (folder / "report.md").write_text(comparison_markdown(comparison), encoding="utf-8")
+    words.comparison(comparison)
     words.say(f"report: {folder / 'report.md'}")
-    return comparison, list(summaries.values())
+    return of_comparison(list(summaries.values()))
 
 
 def _check(scenario: Scenario, virtual: bool) -> None:
@@ -97,10 +94,10 @@ def _check(scenario: Scenario, virtual: bool) -> None:
             )
 
 
-def _run(order: Order, words: Words, virtual: bool, preflight: bool) -> Run:
+def _run(order: Order, words: Words, title: str, virtual: bool, preflight: bool) -> Run:
     from loadgen import drive
     from loadgen.cli.firing import Manner, fired, run_async
 
     if virtual:
         return drive.simulate(order)
-    return run_async(fired(order, Manner(words.progress, words.quiet, preflight)))
+    return run_async(fired(order, Manner(words.progress, words.quiet, preflight, title=title)))

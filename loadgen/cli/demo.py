@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from loadgen.cli.exits import of_comparison
-
 
 def demo(
     out: Annotated[
@@ -24,6 +22,4 @@ def demo(
     words.say(
         "one plan of requests, sent to the bundled engine twice: static batching, then continuous batching"
     )
-    comparison, summaries = compare_variants(read("static-vs-continuous"), words, out=out, virtual=False)
-    words.comparison(comparison)
-    raise typer.Exit(of_comparison(summaries))
+    raise typer.Exit(compare_variants(read("static-vs-continuous"), words, out=out, virtual=False))

@@ -31,6 +31,6 @@ def of_run(summary: Summary) -> Exit:
 
 
 def of_comparison(summaries: list[Summary]) -> Exit:
-    """The code of a comparison: a variant that was interrupted or cannot be trusted decides."""
+    """The code of a comparison: one run that was interrupted or cannot be trusted decides."""
     codes = {of_run(summary) for summary in summaries}
     return next((code for code in (Exit.INTERRUPTED, Exit.INVALID) if code in codes), Exit.OK)

@@ -33,6 +33,7 @@ class Manner:
     quiet: bool = False
     preflight: bool = True
     wait_ready_s: float | None = None
+    title: str = ""
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -119,7 +120,9 @@ async def _watched(counters: Counters, order: Order, manner: Manner) -> AsyncIte
     if manner.quiet:
         yield
         return
-    view = asyncio.create_task(watch(counters, len(order.plan), manner.console, now=time.monotonic))
+    view = asyncio.create_task(
+        watch(counters, len(order.plan), manner.console, now=time.monotonic, title=manner.title)
+    )
     try:
         yield
     finally:
