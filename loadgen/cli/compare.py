@@ -50,7 +50,7 @@ def compare(
 def compare_variants(
     scenario: Scenario, words: Words, *, out: Path | None, virtual: bool, preflight: bool = True
 ) -> Exit:
-    """Every variant's run, one folder each below `out`; the comparison on screen, and there as JSON and Markdown."""
+    """Run every variant into a folder of its own below `out`; print the comparison and keep it there."""
     import msgspec
 
     from loadgen import drive
@@ -65,10 +65,9 @@ def compare_variants(
     folder = out or Path("runs") / whole_id
     summaries: dict[str, Summary] = {}
     for name, variant in scenario.variants.items():
-        answers = {"engine": variant.engine or scenario.engine, "target": variant.target, "variants": {}}
-        order = drive.Order(
-            scenario.model_copy(update=answers), plan, folder / name, f"{whole_id}-{name}", command_line()
-        )
+        engine = variant.engine or scenario.engine
+        one = scenario.model_copy(update={"engine": engine, "target": variant.target, "variants": {}})
+        order = drive.Order(one, plan, folder / name, f"{whole_id}-{name}", command_line())
         words.say(f"{name}: {len(plan)} requests, {'simulated' if virtual else 'over HTTP'}")
         summaries[name] = drive.conclude(_run(order, words, name, virtual, preflight), order.folder)
         if summaries[name].interrupted:
