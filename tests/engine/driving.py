@@ -1,0 +1,119 @@
+"""Driving the engine by hand: plans written out, and a plain driver that keeps every step and every token."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from loadgen.engine import batching
+from loadgen.engine.batching import Idle, Scheduler, Step
+from loadgen.engine.cost import StepCost
+from loadgen.engine.serve import serve
+from loadgen.plan import Phase, Plan, PromptRecipe, Window
+from loadgen.scenario import Engine, FixedCost
+
+Row = tuple[float, int, int]
+"""When it is due in seconds, its prompt's tokens, its answer's."""
+
+
+def fixed(step: str = "10ms", per_token: str | int = 0) -> FixedCost:
+    return FixedCost.model_validate({"kind": "fixed", "step": step, "per_token": per_token})
+
+
+def plan(
+    rows: Sequence[Row],
+    phase: Phase = Phase.MEASURED,
+    more: Callable[[], Iterator[Plan]] | None = None,
+    first_index: int = 0,
+) -> Plan:
+    n = len(rows)
+    return Plan(
+        index=np.arange(first_index, first_index + n, dtype=np.int64),
+        due_ns=np.array([round(due_s * 1e9) for due_s, _, _ in rows], dtype=np.int64),
+        prompt_tokens=np.array([prompt for _, prompt, _ in rows], dtype=np.int32),
+        output_tokens=np.array([output for _, _, output in rows], dtype=np.int32),
+        phase=np.full(n, phase, dtype=np.uint8),
+        priority=np.zeros(n, dtype=np.int32),
+        window=Window(0, round(rows[-1][0] * 1e9) if rows else 0, "count"),
+        prompts=PromptRecipe(seed=0),
+        more=more,
+    )
+
+
+@dataclass
+class Trace:
+    """What a scheduler did: its steps, the end of each, and the instants of each sequence's tokens."""
+
+    steps: list[Step] = field(default_factory=list)
+    ends_s: list[float] = field(default_factory=list)
+    tokens_s: dict[int, list[float]] = field(default_factory=dict)
+    ended: list[int] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
+
+
+def drive(
+    engine: Engine,
+    rows: Sequence[Row],
+    cost: StepCost = lambda _step: 1.0,
+    cancels: Mapping[int, float] | None = None,
+) -> Trace:
+    """Run `rows`, the sequence i being rows[i], to the end; cancel sequence i at cancels[i]. Checks each
+    step."""
+    scheduler, trace, now_s = Scheduler(engine), Trace(), 0.0
+    happenings = [(due_s, 0, i) for i, (due_s, _, _) in enumerate(rows)]
+    happenings += [(at_s, 1, i) for i, at_s in (cancels or {}).items()]
+    happenings.sort()
+
+    def happen(until_s: float) -> None:
+        while happenings and happenings[0][0] <= until_s:
+            at_s, is_cancel, i = happenings.pop(0)
+            if is_cancel:
+                trace.cancelled += [i] if scheduler.cancel(i) else []
+            elif scheduler.add(batching.Sequence(i, rows[i][1], rows[i][2]), at_s):
+                trace.tokens_s[i] = []
+            else:
+                trace.refused.append(i)
+
+    while True:
+        happen(now_s)
+        step = scheduler.next_step(now_s)
+        if isinstance(step, Idle):
+            now_s = min(step.until_s, happenings[0][0] if happenings else math.inf)
+            if now_s == math.inf:
+                assert not scheduler.waiting
+                assert not scheduler.running
+                return trace
+            continue
+        now_s += cost(step)
+        trace.steps.append(step)
+        trace.ends_s.append(now_s)
+        happen(math.nextafter(now_s, 0.0))
+        gone = set(trace.cancelled)
+        trace.ended += [sequence.id for sequence in scheduler.finish(step)]
+        for sequence in step.emits:
+            if sequence.id not in gone:
+                trace.tokens_s[sequence.id].append(now_s)
+
+
+@asynccontextmanager
+async def served(engine: Engine, **asked: Any) -> AsyncIterator[str]:
+    """The engine on a free loopback port; its base URL. Ended, and nothing left behind, on leaving."""
+    stopping, port = asyncio.Event(), asyncio.get_running_loop().create_future()
+    before = asyncio.all_tasks()
+    serving = asyncio.create_task(serve(engine, ready=port.set_result, stopping=stopping, **asked))
+    await asyncio.wait({serving, port}, return_when=asyncio.FIRST_COMPLETED)
+    if not port.done():
+        await serving  # raises why it could not start
+    try:
+        yield f"http://127.0.0.1:{port.result()}"
+    finally:
+        stopping.set()
+        await serving
+    assert asyncio.all_tasks() <= before

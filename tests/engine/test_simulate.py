@@ -1,0 +1,165 @@
+"""A plan in virtual time: one record for each row that fell due, at instants that can be counted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadgen.engine import simulate
+from loadgen.plan import Phase, Plan
+from loadgen.run import Outcome, RequestRecord
+from loadgen.scenario import Engine, RooflineCost, ScenarioError
+from tests.engine.driving import Row, drive, fixed, plan
+from tests.engine.test_batching import ENGINES
+
+
+def engine(**knobs: object) -> Engine:
+    return Engine.model_validate({"cost": fixed("10ms")} | knobs)
+
+
+def by_index(records: Iterator[RequestRecord]) -> dict[int, RequestRecord]:
+    found = list(records)
+    kept = {record.index: record for record in found}
+    assert len(kept) == len(found), "one record a row"
+    return kept
+
+
+def test_a_request_that_comes_in_mid_step_waits_for_the_step_to_end() -> None:
+    """10 ms steps: row 0 has tokens at 10, 20, 30 ms; row 1, due at 4 ms, at 20 and 30 ms."""
+    found = by_index(simulate(plan([(0.0, 5, 3), (0.004, 5, 2)]), engine(), run_id="r"))
+    assert found[0] == RequestRecord(
+        index=0,
+        request_id="r-0",
+        phase="measured",
+        model="mini-engine",
+        due_s=0.0,
+        started_s=0.0,
+        attempts=1,
+        sent_s=0.0,
+        headers_s=0.0,
+        first_event_s=0.01,
+        first_token_s=0.01,
+        first_visible_s=0.01,
+        last_token_s=0.03,
+        ended_s=0.03,
+        outcome=Outcome.OK,
+        status=200,
+        asked_prompt_tokens=5,
+        prompt_tokens=5,
+        asked_output_tokens=3,
+        output_tokens=3,
+        tokens_from="usage",
+        finish_reason="length",
+        gaps_us=[10_000, 10_000],
+        event_tokens=1,
+    )
+    assert (found[1].due_s, found[1].first_token_s, found[1].ended_s) == (0.004, 0.02, 0.03)
+    assert found[1].gaps_us == [10_000]
+
+
+def test_a_refused_row_has_a_status_and_nothing_else() -> None:
+    """One slot and no queue: the second row is rejected with 429 the moment it is due."""
+    found = by_index(
+        simulate(plan([(0.0, 5, 3), (0.004, 5, 2)]), engine(max_sequences=1, max_queue=0), run_id="r")
+    )
+    refused = found[1]
+    assert (refused.outcome, refused.status, refused.retry_after_s) == (Outcome.REJECTED, 429, 1.0)
+    assert (refused.headers_s, refused.ended_s) == (0.004, 0.004)
+    assert (refused.first_token_s, refused.output_tokens, refused.gaps_us) == (None, None, [])
+
+
+def test_a_step_that_ends_as_a_row_falls_due_frees_its_slot_first() -> None:
+    """One slot, no queue, steps of 10 ms: a row due at 10 ms finds the slot that was freed at 10 ms."""
+    steps = engine(max_sequences=1, max_queue=0, cost=fixed("125ms"))  # exact in binary
+    found = by_index(simulate(plan([(0.0, 1, 1), (0.125, 1, 1)]), steps, run_id="r"))
+    assert [found[i].outcome for i in (0, 1)] == [Outcome.OK, Outcome.OK]
+
+
+def test_instants_are_whole_microseconds_and_gaps_add_up() -> None:
+    """Steps of 1234.5 us: no gap is off by more than rounding, and they sum to last - first exactly."""
+    found = by_index(simulate(plan([(1e-7, 3, 50)]), engine(cost=fixed("1234.5us")), run_id="r"))
+    record = found[0]
+    assert record.first_token_s is not None
+    assert record.last_token_s is not None
+    assert set(record.gaps_us) == {1234, 1235}
+    assert sum(record.gaps_us) == round(record.last_token_s * 1e6) - round(record.first_token_s * 1e6)
+    assert record.due_s == 0.0
+
+
+def endless(rows: Iterator[Row], first_index: int) -> Iterator[Plan]:
+    for i, row in enumerate(rows):
+        yield plan([row], Phase.TAIL, first_index=first_index + i)
+
+
+def test_the_tail_goes_on_until_the_last_measured_row_has_ended() -> None:
+    """One slot, 10 ms steps, a tail row every 15 ms from 15 ms on, each of 2 tokens. The measured rows end
+    at 20 and 40 ms, so the tail row of 15 ms waits behind them; it and the one of 30 ms are aborted; later
+    ones leave nothing.
+    """
+    tail = ((0.015 * k, 1, 2) for k in count(1))
+    asked = plan([(0.0, 1, 2), (0.001, 1, 2)], more=lambda: endless(tail, first_index=2))
+    found = by_index(simulate(asked, engine(max_sequences=1), run_id="r"))
+    assert [found[i].ended_s for i in (0, 1)] == [0.02, 0.04]
+    assert sorted(found) == [0, 1, 2, 3]
+    for i in (2, 3):
+        assert (found[i].phase, found[i].outcome, found[i].ended_s) == ("tail", Outcome.ABORTED, 0.04)
+        assert (found[i].first_token_s, found[i].output_tokens, found[i].finish_reason) == (None, None, None)
+
+
+def test_an_aborted_row_keeps_what_it_had() -> None:
+    """A tail row with two of its nine tokens when the run ends: counted as events, without a finish
+    reason."""
+    asked = plan([(0.0, 1, 3)], more=lambda: endless(iter([(0.005, 1, 9)]), first_index=1))
+    aborted = by_index(simulate(asked, engine(), run_id="r"))[1]
+    assert aborted.outcome is Outcome.ABORTED
+    assert (aborted.first_token_s, aborted.last_token_s, aborted.gaps_us) == (0.02, 0.03, [10_000])
+    assert (aborted.output_tokens, aborted.tokens_from, aborted.finish_reason) == (2, "events", None)
+
+
+def test_a_row_keeps_the_name_it_was_given() -> None:
+    """Explicit ids take the place of the index in the request id."""
+    asked = plan([(0.0, 1, 1), (0.0, 1, 1)])
+    named = Plan(**{name: getattr(asked, name) for name in asked.__slots__} | {"ids": ("alice", None)})
+    assert [r.request_id for r in simulate(named, engine(), run_id="r")] == ["r-alice", "r-1"]
+
+
+def test_a_queue_of_one_server_waits_as_queueing_theory_says() -> None:
+    """M/D/1 at load 1/2: Poisson arrivals, one slot, one step of 10 ms each. Pollaczek and Khinchine's mean
+    wait is load x service / (2 (1 - load)) = 5 ms, so the mean TTFT is 15 ms.
+    """
+    due_s = np.random.default_rng(7).exponential(0.02, size=20_000).cumsum()
+    records = simulate(plan([(float(due), 1, 1) for due in due_s]), engine(max_sequences=1), run_id="r")
+    mean_ttft_s = np.mean([record.first_token_s - record.due_s for record in records])
+    assert mean_ttft_s == pytest.approx(0.015, rel=0.03)
+
+
+def test_an_unknown_gpu_is_said_before_any_record() -> None:
+    """The call itself raises, not the first record."""
+    with pytest.raises(ScenarioError):
+        simulate(plan([(0.0, 1, 1)]), engine(cost=RooflineCost(gpu="abacus")), run_id="r")
+
+
+SECONDS = st.integers(0, 40_000).map(lambda ms: ms / 1000)
+
+
+@given(ENGINES, st.lists(st.tuples(SECONDS, st.integers(1, 30), st.integers(1, 9)), min_size=1, max_size=14))
+def test_it_agrees_with_the_scheduler_driven_by_hand(knobs: Engine, rows: list[Row]) -> None:
+    """Any knobs, any plan: every token at the instant at which a driver that notes each one saw it."""
+    rows.sort(key=lambda row: row[0])
+    by_hand = drive(knobs, rows, cost=lambda step: 1.0 + 0.01 * step.tokens)
+    found = by_index(simulate(plan(rows), knobs.model_copy(update={"cost": fixed("1s", "10ms")}), run_id="r"))
+    assert sorted(found) == list(range(len(rows)))
+    for i, record in found.items():
+        if i in by_hand.refused:
+            assert record.outcome is Outcome.REJECTED
+            continue
+        instants_us = [round(at_s * 1e6) for at_s in by_hand.tokens_s[i]]
+        assert record.outcome is Outcome.OK
+        assert record.first_token_s == instants_us[0] / 1e6
+        assert record.ended_s == record.last_token_s == instants_us[-1] / 1e6
+        assert record.gaps_us == [later - earlier for earlier, later in pairwise(instants_us)]
