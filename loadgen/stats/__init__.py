@@ -1,6 +1,6 @@
 """Run -> Summary: what the figures are, and whether they can be trusted. Pure."""
 
-from loadgen.stats.figures import summarize
+from loadgen.stats.meaning import summarize
 from loadgen.stats.summary import Distribution, Finding, Goodput, Summary, from_json, to_json
 from loadgen.stats.vllm import vllm_result
 

@@ -122,7 +122,8 @@ def _piling_up(r: Records, start: float, end: float) -> bool:
     due_s, ended_s = r.due_s[sent], r.ended_s[sent]
     outstanding = np.array([_mean_between(due_s, ended_s, a, b) for a, b in pairwise(edges)])
     rise, error = _line(outstanding)
-    return bool(rise > max(3.0, 3 * error, outstanding.mean() / 2) and _waits_grow(r))
+    least = max(3.0, 3 * error, outstanding.mean() / 2, 0.03 * r.measured.sum())
+    return bool(rise > least and _waits_grow(r))
 
 
 def _mean_between(due_s: Floats, ended_s: Floats, a: float, b: float) -> float:
@@ -149,10 +150,10 @@ def _waits_grow(r: Records) -> bool:
 
 
 def _refusing(r: Records, start: float, end: float) -> bool:
-    """At least one row in twenty is rejected, in at least nine blocks of ten."""
-    rejected = r.measured & r.has(Outcome.REJECTED)
-    blocks = np.histogram(r.due_s[rejected], BLOCKS, (start, end))[0]
-    return bool(rejected.sum() >= 0.05 * r.measured.sum() and (blocks > 0).sum() >= 0.9 * BLOCKS)
+    """At least one row in twenty is rejected, in each half of the window."""
+    rejected, halves = r.measured & r.has(Outcome.REJECTED), (start, (start + end) / 2, end)
+    counts = [np.histogram(r.due_s[rows], halves)[0] for rows in (rejected, r.measured)]
+    return bool((counts[0] >= np.maximum(0.05 * counts[1], 1)).all())
 
 
 def _at_bound(run: Run) -> bool:

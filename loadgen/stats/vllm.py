@@ -18,8 +18,8 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
 
     Its definitions, which are not loadgen's: latencies count from the start of the request, not from when it
     was due; TTFT ends with the first event of any kind; ITL is one sample for every later token event,
-    however many tokens it has; TPOT = (E2EL - TTFT) / (n - 1), for n > 1; throughput is over the whole time, with
-    the drain.
+    however many tokens it has; TPOT = (E2EL - TTFT) / (n - 1), for n > 1; throughput is over the whole
+    time, drain included.
     """
     r, ok = run.records, run.records.answered
     ttft_s, e2el_s = span_s(r.first_event_s, r.started_s), span_s(r.last_token_s, r.started_s)

@@ -1,4 +1,4 @@
-"""All figures of a run: Run -> Summary."""
+"""What a run means, all in all: Run -> Summary."""
 
 from __future__ import annotations
 
