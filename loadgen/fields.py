@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
@@ -83,6 +84,14 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _json(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("must hold plain JSON values, no nan and no inf") from None
+    return value
+
+
 _Seconds = Annotated[
     float, BeforeValidator(duration_s), AfterValidator(_at_most_a_year), PlainSerializer(show_duration)
 ]
@@ -105,3 +114,4 @@ Variable = Annotated[
 ]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
+JsonObject = Annotated[dict[str, Any], AfterValidator(_json)]

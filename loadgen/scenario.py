@@ -25,6 +25,7 @@ from loadgen.fields import (
     Duration,
     DurationOrZero,
     Headers,
+    JsonObject,
     Name,
     Priority,
     Rate,
@@ -144,13 +145,19 @@ class TruncatedExponential(Strict):
         return self
 
 
+def _is_count(value: Any) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    if not 1 <= value <= MAX_COUNT:
+        raise ValueError(f"must be from 1 to {MAX_COUNT} tokens, not {value}")
+    return True
+
+
 def _bare_tokens(value: Any) -> Any:
     """A bare whole number of tokens is a fixed length."""
     if isinstance(value, dict | BaseModel):
         return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 1 <= value <= MAX_COUNT:
-            raise ValueError(f"must be from 1 to {MAX_COUNT} tokens, not {value}")
+    if _is_count(value):
         return {"kind": "fixed", "tokens": value}
     raise ValueError(
         f"must be a whole number of tokens, or a kind of length with its keys, not {quoted(value)}"
@@ -167,7 +174,7 @@ Lengths = Annotated[
 
 
 def _text_or_tokens(value: Any) -> Any:
-    if value != "" and isinstance(value, str | int) and not isinstance(value, bool):
+    if _is_count(value) or (isinstance(value, str) and value):
         return value
     raise ValueError(f"must be a text, or a whole number of tokens, not {quoted(value)}")
 
@@ -254,7 +261,7 @@ class Target(Strict):
     endpoint: Literal["/v1/chat/completions", "/v1/completions"] = "/v1/chat/completions"
     api_key_env: Variable | None = None
     headers: Headers = {}
-    extra_body: dict[str, Any] = {}
+    extra_body: JsonObject = {}
     connections: Literal["keep-alive", "fresh"] = "keep-alive"
     ca_file: str | None = None
     insecure: bool = False
@@ -384,7 +391,10 @@ def _inherit(own: dict[str, Any], variant: Any) -> Any:
 
 
 def _secret(header: str) -> bool:
-    return re.search(r"auth|key|token|secret|cookie|password|session", header, re.IGNORECASE) is not None
+    return (
+        re.search(r"auth|key|token|secret|cookie|credential|password|session", header, re.IGNORECASE)
+        is not None
+    )
 
 
 # --- reading ------------------------------------------------------------------------------------------------
@@ -395,14 +405,15 @@ def load(path: Path | str) -> Scenario:
 
     Raises ScenarioError, one line: `chat.yaml:12: load.arrivals.raate: unknown key, did you mean rate?`
     """
+    name = str(Path(path))
     try:
         with Path(path).open("rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as problem:  # ValueError: a path that no file can have
         why = getattr(problem, "strerror", None) or str(problem)
-        raise _mistake(str(path), f"cannot be read: {why}") from None
+        raise _mistake(name, f"cannot be read: {why}") from None
     if len(raw) > MAX_FILE_BYTES:
-        raise _mistake(str(path), f"is larger than {MAX_FILE_BYTES // 1_000_000} MB")
+        raise _mistake(name, f"is larger than {MAX_FILE_BYTES // 1_000_000} MB")
     try:
         text = raw.decode()
     except UnicodeDecodeError as problem:
@@ -410,7 +421,7 @@ def load(path: Path | str) -> Scenario:
         raise _mistake(
             str(path), f"not UTF-8 text: byte 0x{raw[problem.start]:02x}", Position(line, 1)
         ) from None
-    return parse(text, str(path))
+    return parse(text, name)
 
 
 def parse(text: str, name: str) -> Scenario:

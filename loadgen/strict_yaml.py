@@ -29,7 +29,8 @@ _FORBIDDEN = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Both give the same events; libyaml's parser is some twenty times faster and in every usual build of PyYAML.
+# libyaml's parser is many times faster and in every usual build of PyYAML; the other one differs from it only
+# in whether it takes a tab here and there.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -76,8 +77,9 @@ def read(text: str) -> Document:
         return _Reader(yaml.parse(text, Loader=_LOADER)).document()
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
-        rule = " ".join(part for part in (problem.context, problem.problem) if part)
-        raise YamlError(f"not YAML: {rule}", _position(mark) if mark else None) from None
+        raise YamlError(
+            f"not YAML: {problem.problem or problem.context}", _position(mark) if mark else None
+        ) from None
 
 
 class _Reader:
@@ -113,7 +115,7 @@ class _Reader:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(str(event.anchor), at, path)
         if event.tag is not None:
-            raise YamlError(f"tags such as {event.tag} are not read", at, path)
+            raise YamlError(f"tags such as {event.tag[:60]} are not read", at, path)
         if len(path) > MAX_DEPTH:
             raise YamlError(f"more than {MAX_DEPTH} levels deep", at, path[:3])
         if isinstance(event, yaml.ScalarEvent):
@@ -147,7 +149,7 @@ class _Reader:
 
     def _alias(self, name: str, at: Position, path: KeyPath) -> Any:
         if name not in self._anchors:
-            raise YamlError(f"alias *{name} stands for nothing that is complete above it", at, path)
+            raise YamlError(f"alias *{name[:60]} stands for nothing that is complete above it", at, path)
         size, depth = _extent(self._anchors[name])
         self._aliased += size
         if self._aliased > MAX_ALIASED:

@@ -43,13 +43,14 @@ def rate_rps(text: object) -> float:
 
 def show_duration(seconds: float) -> str:
     """`seconds` (finite) with the unit a person would choose: `500ms`, `2s`, `10m`. Reads back the same."""
-    minutes = seconds / 60
-    if seconds and minutes == int(minutes) and minutes * 60 == seconds:
-        return f"{_shortest(minutes)}m"
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
-        shown = f"{seconds / size:.12g}{unit}"
-        if abs(seconds) >= size and duration_s(shown) == seconds:
-            return shown
+    for unit in ("h", "m"):
+        if seconds and seconds % _UP[unit] == 0:
+            return f"{_shortest(seconds / _UP[unit])}{unit}"
+    for unit in ("ms", "us", "ns"):
+        if 1 / _DOWN[unit] <= abs(seconds) < 1000 / _DOWN[unit]:
+            shown = f"{seconds * _DOWN[unit]:.12g}{unit}"
+            if duration_s(shown) == seconds:
+                return shown
     return f"{_shortest(seconds)}s"
 
 
@@ -66,8 +67,8 @@ def quoted(value: object) -> str:
         return "keys and values"
     if isinstance(value, list | tuple):
         return "a list"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    text = repr(value[:61] if isinstance(value, str) else value)
+    return text if len(text) <= 62 else f"{text[:60]}..."
 
 
 def _shortest(value: float) -> str:
