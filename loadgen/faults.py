@@ -23,9 +23,9 @@ _RULES = {
     "int_type": "must be a whole number",
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
-    "greater_than": "must be above {gt:g}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
+    "greater_than": "must be above {gt:.12g}",
+    "greater_than_equal": "must be at least {ge:.12g}",
+    "less_than_equal": "must be at most {le:.12g}",
 }
 # Keys whose values may be credentials, or be one by mistake: never quoted.
 _PRIVATE = {"headers", "api_key_env", "base_url"}

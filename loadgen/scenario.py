@@ -391,10 +391,7 @@ def _inherit(own: dict[str, Any], variant: Any) -> Any:
 
 
 def _secret(header: str) -> bool:
-    return (
-        re.search(r"auth|key|token|secret|cookie|credential|password|session", header, re.IGNORECASE)
-        is not None
-    )
+    return bool(re.search(r"auth|key|token|secret|cookie|credential|password|session", header, re.IGNORECASE))
 
 
 # --- reading ------------------------------------------------------------------------------------------------
@@ -418,9 +415,7 @@ def load(path: Path | str) -> Scenario:
         text = raw.decode()
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
-        raise _mistake(
-            str(path), f"not UTF-8 text: byte 0x{raw[problem.start]:02x}", Position(line, 1)
-        ) from None
+        raise _mistake(name, f"not UTF-8 text: byte 0x{raw[problem.start]:02x}", Position(line, 1)) from None
     return parse(text, name)
 
 

@@ -238,9 +238,8 @@ def test_impossible_arrivals_are_refused(arrivals: str, words: str) -> None:
             "load.output_tokens.mean: must be above 0, not 0",
         ),
         (
-            "num_requests: 1, "
-            "output_tokens: {kind: truncated_exponential, rounding: redraw, mean: 2e4, cap: 9}",
-            "load.output_tokens: rounding: redraw would keep 0.00047 of the draws, ",
+            "num_requests: 1, prompt_tokens: {kind: truncated_exponential, mean: 9e9, cap: 9}",
+            "load.prompt_tokens.mean: must be at most 1000000000, not 9000000000.0",
         ),
     ],
 )
