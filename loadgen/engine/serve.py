@@ -53,7 +53,7 @@ async def serve(
         service = _Service(engine.model_name, Device(engine, alarm, speed), api_key)
         # Cancelling the handler of a lost connection is how a sequence learns that its client is gone.
         runner = web.AppRunner(
-            service.app(), handler_cancellation=True, access_log=None, shutdown_timeout=1.0
+            service.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.25
         )
         await runner.setup()
         try:

@@ -7,7 +7,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,9 +102,14 @@ def drive(
                 trace.tokens_s[sequence.id].append(now_s)
 
 
+class Served(NamedTuple):
+    url: str
+    stopping: asyncio.Event
+
+
 @asynccontextmanager
-async def served(engine: Engine, **asked: Any) -> AsyncIterator[str]:
-    """The engine on a free loopback port; its base URL. Ended, and nothing left behind, on leaving."""
+async def served(engine: Engine, **asked: Any) -> AsyncIterator[Served]:
+    """The engine on a free loopback port. Ended, and nothing left behind, on leaving."""
     stopping, port = asyncio.Event(), asyncio.get_running_loop().create_future()
     before = asyncio.all_tasks()
     serving = asyncio.create_task(serve(engine, ready=port.set_result, stopping=stopping, **asked))
@@ -112,8 +117,8 @@ async def served(engine: Engine, **asked: Any) -> AsyncIterator[str]:
     if not port.done():
         await serving  # raises why it could not start
     try:
-        yield f"http://127.0.0.1:{port.result()}"
+        yield Served(f"http://127.0.0.1:{port.result()}", stopping)
     finally:
         stopping.set()
         await serving
-    assert asyncio.all_tasks() <= before
+    assert not asyncio.all_tasks() - before - {asyncio.current_task()}

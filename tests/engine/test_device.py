@@ -1,0 +1,191 @@
+"""The scheduler on a wall clock that the test holds: schedules kept, slips counted, stamps in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from loadgen.engine import simulate
+from loadgen.engine.alarm import Alarm
+from loadgen.engine.batching import Sequence
+from loadgen.engine.device import Call, Device
+from loadgen.scenario import Engine
+from tests.engine.driving import Row, fixed, plan
+
+MS = 1_000_000
+
+
+class JumpingClock:
+    """Jumps to whatever happens next, and wakes `late_ns` after the instant that was asked for.
+
+    `happenings`: what the world does when, in order. When nothing is left to happen, `over` is set.
+    """
+
+    def __init__(self, late_ns: int = 0) -> None:
+        self.late_ns = late_ns
+        self.happenings: list[tuple[int, Callable[[], None]]] = []
+        self.over = asyncio.Event()
+        self._now_ns = 0
+        self._rung = False
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    def ring(self) -> None:
+        self._rung = True
+
+    async def until(self, due_ns: int | None) -> None:
+        self._rung = False
+        wake_ns = None if due_ns is None else due_ns + self.late_ns
+        while self.happenings and (wake_ns is None or self.happenings[0][0] < wake_ns):
+            self._now_ns, happen = self.happenings.pop(0)
+            happen()
+            if self._rung:
+                return
+        if wake_ns is None:
+            self.over.set()
+            await asyncio.Event().wait()
+        else:
+            self._now_ns = max(self._now_ns, wake_ns)
+
+
+class Seen:
+    """One call and the instants at which its tokens were handed out."""
+
+    def __init__(self, clock: JumpingClock, number: int, row: Row) -> None:
+        self.tokens_ns: list[int] = []
+        self.call = Call(
+            Sequence(number, row[1], row[2]),
+            lambda _n: self.tokens_ns.append(clock.now_ns()),
+            asyncio.Future(),
+        )
+
+
+async def ran(
+    engine: Engine, rows: list[Row], clock: JumpingClock, speed: float = 1.0
+) -> tuple[Device, list[Seen]]:
+    """Run `rows` on a device until nothing happens any more."""
+    device = Device(engine, clock, speed)
+    seen = [Seen(clock, i, row) for i, row in enumerate(rows)]
+    for row, one in zip(rows, seen, strict=True):
+        clock.happenings.append((round(row[0] * 1e9), lambda call=one.call: device.submit(call)))
+    clock.happenings.sort(key=lambda happening: happening[0])
+    running = asyncio.create_task(device.run())
+    over = asyncio.create_task(clock.over.wait())
+    await asyncio.wait({running, over}, return_when=asyncio.FIRST_COMPLETED)
+    assert clock.over.is_set(), running.exception()
+    running.cancel()
+    await asyncio.wait({running})
+    return device, seen
+
+
+ROWS: list[Row] = [(0.001, 600, 5), (0.012, 30, 2), (0.0131, 900, 7), (0.2, 1, 1), (0.2017, 8, 3)]
+
+
+@pytest.mark.parametrize("batching", ["static", "dynamic", "continuous"])
+async def test_with_a_punctual_clock_it_is_the_virtual_run(batching: str) -> None:
+    """The same plan gives the same token instants to the microsecond."""
+    knobs = Engine.model_validate({"batching": batching, "max_sequences": 2, "cost": fixed("5ms", "10us")})
+    _, seen = await ran(knobs, ROWS, JumpingClock())
+    for record in simulate(plan(ROWS), knobs, run_id="r"):
+        assert record.first_token_s is not None
+        first_us = round(record.first_token_s * 1e6)
+        virtual_us = [first_us + sum(record.gaps_us[:i]) for i in range(len(record.gaps_us) + 1)]
+        assert [round(at_ns / 1e3) for at_ns in seen[record.index].tokens_ns] == virtual_us
+
+
+async def test_late_wake_ups_do_not_add_up() -> None:
+    """Steps of 10 ms, every wake-up 3 ms late: token k comes at 10 k + 3 ms, not 3 ms later each time."""
+    clock = JumpingClock(late_ns=3 * MS)
+    device, seen = await ran(Engine(cost=fixed("10ms")), [(0.0, 1, 20)], clock)
+    assert seen[0].tokens_ns == [(10 * k + 3) * MS for k in range(1, 21)]
+    assert device.punctuality() == {
+        "steps": 20,
+        "slips": 0,
+        "late_p50_us": 3000.0,
+        "late_p99_us": 3000.0,
+        "late_max_us": 3000.0,
+    }
+
+
+async def test_a_loop_later_than_a_whole_step_slips_and_says_so() -> None:
+    """Steps of 10 ms, every wake-up 12 ms late: the next step starts only then, and each slip is counted."""
+    clock = JumpingClock(late_ns=12 * MS)
+    device, seen = await ran(Engine(cost=fixed("10ms")), [(0.0, 1, 3)], clock)
+    assert seen[0].tokens_ns == [22 * MS, 44 * MS, 66 * MS]
+    assert device.punctuality()["slips"] == 3
+
+
+async def test_speed_shortens_steps_and_windows_alike() -> None:
+    """Ten times faster, a static batch that waits 1 s for company and steps for 100 ms answers at 110 ms."""
+    knobs = Engine(batching="static", cost=fixed("100ms"))
+    _, seen = await ran(knobs, [(0.0, 1, 2)], JumpingClock(), speed=10)
+    assert seen[0].tokens_ns == [110 * MS, 120 * MS]
+
+
+async def test_stamps_say_when_a_call_was_taken_admitted_and_answered() -> None:
+    """One slot, 10 ms steps: the second call waits from 4 ms for the first's end at 20 ms."""
+    _, seen = await ran(
+        Engine(max_sequences=1, cost=fixed("10ms")), [(0.0, 1, 2), (0.004, 1, 2)], JumpingClock()
+    )
+    stamps = seen[1].call.stamps
+    assert stamps.accept_ns == 4 * MS
+    assert stamps.admit_ns == 20 * MS
+    assert (stamps.first_token_ns, stamps.last_token_ns) == (30 * MS, 40 * MS)
+
+
+async def test_a_call_cancelled_in_mid_step_hears_nothing_more() -> None:
+    """Cancelled at 15 ms of a 30 ms answer: one token, no end; the one behind it takes the slot at 20 ms."""
+    clock = JumpingClock()
+    device = Device(Engine(max_sequences=1, cost=fixed("10ms")), clock)
+    first, second = Seen(clock, 0, (0.0, 1, 3)), Seen(clock, 1, (0.0, 1, 1))
+    clock.happenings = [
+        (0, lambda: device.submit(first.call)),
+        (1 * MS, lambda: device.submit(second.call)),
+        (15 * MS, lambda: device.cancel(first.call)),
+    ]
+    running = asyncio.create_task(device.run())
+    await clock.over.wait()
+    running.cancel()
+    assert first.tokens_ns == [10 * MS]
+    assert first.call.done.cancelled()
+    assert second.tokens_ns == [30 * MS]
+    device.cancel(second.call)  # over already: nothing to do
+    assert not second.call.done.cancelled()
+
+
+async def test_draining_waits_for_running_calls_and_no_longer_than_told() -> None:
+    """A device that is not driven never ends its call; one without calls is drained at once."""
+    device = Device(Engine(cost=fixed("10ms")), JumpingClock())
+    await device.drain(timeout_s=60.0)
+    seen = Seen(JumpingClock(), 0, (0.0, 1, 1))
+    device.submit(seen.call)
+    await device.drain(timeout_s=0.0)
+    assert not seen.call.done.done()
+
+
+async def test_an_alarm_wakes_at_its_instant_or_when_rung() -> None:
+    """Never early; a past instant at once; a ring ends a wait for ever; an old instant does not end a new
+    wait."""
+    with Alarm() as alarm:
+        due_ns = alarm.now_ns() + 2 * MS
+        await alarm.until(due_ns)
+        assert alarm.now_ns() >= due_ns
+        await alarm.until(0)
+        asyncio.get_running_loop().call_soon(alarm.ring)
+        await alarm.until(alarm.now_ns() + 3 * MS)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(alarm.until(None), 0.01)
+
+
+async def test_an_alarm_without_timerfd_uses_the_loops_own_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on systems other than Linux."""
+    monkeypatch.setattr("sys.platform", "darwin")
+    with Alarm() as alarm:
+        due_ns = alarm.now_ns() + 2 * MS
+        await alarm.until(due_ns)
+        assert alarm.now_ns() >= due_ns - MS  # the loop's clock rounds
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(alarm.until(None), 0.005)

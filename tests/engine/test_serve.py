@@ -1,0 +1,281 @@
+"""The mini-engine over real loopback sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+from loadgen.engine import serve as serve_module
+from loadgen.engine import simulate
+from loadgen.scenario import Engine, RooflineCost, ScenarioError
+from tests.engine.driving import fixed, plan, served
+
+FAST = Engine(cost=fixed("1ms"))
+CHAT = {"messages": [{"role": "user", "content": "hello there"}]}
+
+
+def http(url: str) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=30))
+
+
+async def streamed(session: aiohttp.ClientSession, max_tokens: int, **more: Any) -> list[str]:
+    """The data of every event of a streamed chat."""
+    body = CHAT | {"max_tokens": max_tokens, "stream": True} | more
+    async with session.post("/v1/chat/completions", json=body) as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        text = await response.text()
+    assert text.endswith("\n\n")
+    return [event.removeprefix("data: ") for event in text.split("\n\n")[:-1]]
+
+
+async def test_a_chat_streams_exactly_the_tokens_asked_for() -> None:
+    """Role, five tokens in order, usage, [DONE]; and the connection serves the next request."""
+    async with served(FAST) as engine, http(engine.url) as session:
+        for _ in range(2):
+            *events, done = await streamed(session, 5, stream_options={"include_usage": True})
+            assert done == "[DONE]"
+            choices = [json.loads(event)["choices"] for event in events]
+            assert [c[0]["delta"].get("content") for c in choices[:-1]] == ["", *(f" t{i}" for i in range(5))]
+            assert choices[-1] == []
+            assert json.loads(events[-1])["usage"] == {
+                "prompt_tokens": 3,
+                "completion_tokens": 5,
+                "total_tokens": 8,
+            }
+
+
+async def test_many_streams_at_once_each_get_their_own_tokens() -> None:
+    """Twenty answers of 1 to 20 tokens in eight slots: none lost, doubled or mixed up."""
+    async with served(Engine(max_sequences=8, cost=fixed("1ms"))) as engine, http(engine.url) as session:
+        answers = await asyncio.gather(*(streamed(session, n) for n in range(1, 21)))
+    for n, events in enumerate(answers, start=1):
+        said = [json.loads(event)["choices"][0]["delta"]["content"] for event in events[1:-1]]
+        assert said == [f" t{i}" for i in range(n)]
+
+
+async def test_a_whole_answer_comes_in_one_piece() -> None:
+    """Without stream: JSON with text and usage."""
+    body = {"prompt": [1, 2, 3], "max_tokens": 2}
+    async with (
+        served(FAST) as engine,
+        http(engine.url) as session,
+        session.post("/v1/completions", json=body) as response,
+    ):
+        answer = await response.json()
+    assert answer["choices"][0]["text"] == " t0 t1"
+    assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+
+
+async def test_an_http_1_0_client_gets_a_plain_body() -> None:
+    """No chunked framing; the end of the connection ends the body."""
+    body = json.dumps({"prompt": "x", "max_tokens": 2, "stream": True}).encode()
+    head = b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with served(FAST) as engine:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(engine.url.rsplit(":", 1)[1]))
+        writer.write(head + body)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    headers, events = answer.split(b"\r\n\r\n")
+    assert b"chunked" not in headers
+    assert events.count(b"data: {") == 2
+    assert events.endswith(b"data: [DONE]\n\n")
+
+
+async def test_it_tells_its_model_its_health_and_its_version() -> None:
+    """GET /v1/models, /health, /version."""
+    async with served(Engine(model_name="m", cost=fixed())) as engine, http(engine.url) as session:
+        async with session.get("/v1/models") as response:
+            assert [model["id"] for model in (await response.json())["data"]] == ["m"]
+        async with session.get("/health") as response:
+            assert response.status == 200
+        async with session.get("/version") as response:
+            assert "version" in await response.json()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("POST", "/v1/completions", {"prompt": "x", "model": "other"}, 404, "model_not_found"),
+        ("POST", "/v1/completions", {"prompt": "x", "max_tokens": 0}, 400, None),
+        ("POST", "/v1/chat/completions", {"prompt": "x"}, 400, None),
+        ("GET", "/v1/completions", None, 405, None),
+        ("POST", "/v1/embeddings", {}, 404, None),
+        ("POST", "/v1/completions", {"prompt": "x" * 2000}, 413, None),
+    ],
+)
+async def test_every_error_has_openais_words(
+    method: str, path: str, body: object, status: int, code: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours and the HTTP library's own alike; the request's id is echoed in them too."""
+    monkeypatch.setattr(serve_module, "_MAX_BODY_BYTES", 1000)
+    async with (
+        served(FAST) as engine,
+        http(engine.url) as session,
+        session.request(method, path, json=body, headers={"X-Request-ID": "r-1"}) as response,
+    ):
+        error = (await response.json())["error"]
+        assert response.status == status
+        assert response.headers["X-Request-ID"] == "r-1"
+    assert error["code"] == code
+    assert error["message"]
+
+
+async def test_a_full_queue_answers_429_and_when_to_come_back() -> None:
+    """One slot, no queue: while one answer runs the next is refused, in whole seconds."""
+    knobs = Engine(max_sequences=1, max_queue=0, cost=fixed("1ms"))
+    long = {"prompt": "x", "max_tokens": 9999, "stream": True}
+    async with (
+        served(knobs) as engine,
+        http(engine.url) as session,
+        session.post("/v1/completions", json=long),
+        session.post("/v1/completions", json={"prompt": "x"}) as refused,
+    ):
+        assert refused.status == 429
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert (await refused.json())["error"]["code"] == "rate_limit_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [("Bearer sesame", 200), ("Bearer wrong", 401), ("sesame", 401), ("Bearer sésame", 401), (None, 401)],
+)
+async def test_with_a_key_only_its_bearer_is_served(key: str | None, status: int) -> None:
+    """/v1 wants it, /health does not."""
+    headers = {} if key is None else {"Authorization": key}
+    async with served(FAST, api_key="sesame") as engine, http(engine.url) as session:
+        async with session.post(
+            "/v1/completions", json={"prompt": "x", "max_tokens": 1}, headers=headers
+        ) as r:
+            assert r.status == status
+        async with session.get("/v1/models", headers=headers) as response:
+            assert response.status == status
+        async with session.get("/health") as response:
+            assert response.status == 200
+
+
+@pytest.mark.parametrize("batching", ["static", "continuous"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_hangs_up_frees_its_slot(batching: str, stream: bool) -> None:
+    """One slot, an answer of minutes: when its client is gone the next request is answered."""
+    knobs = Engine.model_validate(
+        {"batching": batching, "max_sequences": 1, "max_queue": 1, "max_wait": 0, "cost": fixed("1ms")}
+    )
+    async with served(knobs) as engine, http(engine.url) as session:
+        long = {"prompt": "x", "max_tokens": 100_000, "stream": stream}
+        gone = asyncio.create_task(session.post("/v1/completions", json=long))
+        await taken(session)
+        if stream:
+            (await gone).close()
+        else:
+            gone.cancel()
+            await asyncio.wait({gone})
+        assert len(await streamed(session, 2)) == 4
+
+
+async def test_a_client_that_hangs_up_while_waiting_leaves_the_queue() -> None:
+    """One slot and a queue of one, both taken: when the waiter goes, another may wait."""
+    knobs = Engine(max_sequences=1, max_queue=1, cost=fixed("1ms"))
+    long = {"prompt": "x", "max_tokens": 100_000, "stream": True}
+    async with served(knobs) as engine, http(engine.url) as session:
+        async with session.post("/v1/completions", json=long):
+            waiter = await session.post("/v1/completions", json=long)
+            async with session.post("/v1/completions", json=long) as refused:
+                assert refused.status == 429
+            waiter.close()
+            status = 429
+            while status == 429:  # until the server has seen the connection close
+                async with session.post("/v1/completions", json=long) as response:
+                    status = response.status
+        assert status == 200
+
+
+async def stamps(session: aiohttp.ClientSession) -> dict[str, dict[str, int | None]]:
+    async with session.get("/debug/requests") as response:
+        found: dict[str, dict[str, int | None]] = (await response.json())["requests"]
+        return found
+
+
+async def taken(session: aiohttp.ClientSession) -> None:
+    """Until the engine has accepted a request."""
+    while not await stamps(session):
+        pass
+
+
+async def test_served_and_virtual_runs_of_one_plan_agree() -> None:
+    """The engine's own stamps against the virtual run of requests accepted at the same instants. A first
+    token may lie a step apart where a request came in as a step ended; beyond that only as far as the loop
+    was late.
+    """
+    knobs = Engine(max_sequences=2, cost=fixed("5ms"))
+    outputs = (8, 3, 12, 5, 1)
+    async with served(knobs) as engine, http(engine.url) as session:
+        waiting = []
+        for i, output in enumerate(outputs):
+            post = streamed(session, output)
+            session.headers["X-Request-ID"] = f"r-{i}"
+            waiting.append(asyncio.create_task(post))
+            await asyncio.sleep(0.013)
+        await asyncio.gather(*waiting)
+        async with session.get("/debug/requests") as response:
+            seen = await response.json()
+    own = [seen["requests"][f"r-{i}"] for i in range(len(outputs))]
+    origin_ns = own[0]["accept_ns"]
+    rows = [((s["accept_ns"] - origin_ns) / 1e9, 3, n) for s, n in zip(own, outputs, strict=True)]
+    late_s = (1 + seen["steps"]["slips"]) * seen["steps"]["late_max_us"] / 1e6 + 1e-3
+    for record in simulate(plan(rows), knobs, run_id="r"):
+        first_s, last_s = (
+            (own[record.index][key] - origin_ns) / 1e9 for key in ("first_token_ns", "last_token_ns")
+        )
+        assert record.first_token_s is not None
+        assert record.last_token_s is not None
+        assert first_s == pytest.approx(record.first_token_s, abs=0.005 + late_s)
+        assert last_s - first_s == pytest.approx(record.last_token_s - record.first_token_s, abs=late_s)
+
+
+async def test_the_engines_own_stamps_are_in_order() -> None:
+    """Accepted, admitted, first token, last token; a request without an id of its own is kept under
+    another."""
+    async with served(FAST) as engine, http(engine.url) as session:
+        await streamed(session, 3)
+        [own] = (await stamps(session)).values()
+    instants = [own[key] for key in ("accept_ns", "admit_ns", "first_token_ns", "last_token_ns")]
+    assert instants == sorted(instants, key=lambda instant: instant or 0)
+    assert None not in instants
+
+
+async def test_stopping_lets_running_answers_end_and_refuses_new_ones() -> None:
+    """503 for those that come while the last answer runs to its end."""
+    async with served(Engine(cost=fixed("2ms"))) as engine, http(engine.url) as session:
+        running = asyncio.create_task(streamed(session, 100))
+        await taken(session)
+        engine.stopping.set()
+        await asyncio.sleep(0)
+        for path, status in (("/v1/chat/completions", 503), ("/nothing", 404)):
+            async with session.post(path, json=CHAT) as response:
+                assert response.status == status
+        async with session.get("/health") as response:
+            assert response.status == 503
+        assert len(await running) == 102
+
+
+async def test_an_answer_that_outlasts_the_grace_is_cut() -> None:
+    """The client sees its connection close before the end of the body; the server is gone in time."""
+    async with served(FAST, grace_s=0.0) as engine, http(engine.url) as session:
+        running = asyncio.create_task(streamed(session, 100_000))
+        await taken(session)
+        engine.stopping.set()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await running
+
+
+async def test_a_mistake_in_the_engine_is_said_before_a_port_is_taken() -> None:
+    """No profile: ScenarioError from serve itself."""
+    with pytest.raises(ScenarioError):
+        async with served(Engine(cost=RooflineCost(gpu="abacus"))):
+            pass
