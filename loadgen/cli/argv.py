@@ -15,7 +15,7 @@ def joined(argv: list[str]) -> list[str]:
             flag, value_due = word, True
         elif value_due:
             value_due = False
-        elif flag and re.match(r"[\w-]+[:=]", word):
+        elif flag and re.match(r"\w[\w-]*[:=]", word):
             out.append(flag)
         else:
             flag = ""
