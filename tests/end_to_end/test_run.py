@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.run import Outcome, load
+from loadgen.run import OUTCOMES, Outcome, Run, load
 from loadgen.stats import summarize, to_json
 from tests.end_to_end.process import loadgen, running, serving
 
@@ -51,7 +51,7 @@ def free_port() -> int:
 def test_a_run_leaves_a_folder_from_which_its_summary_can_be_made_again(
     small: Path, tmp_path: Path, how: list[str]
 ) -> None:
-    """Exit 0, every file there, one record a planned row, and summary.json equals what the folder says later."""
+    """Exit 0, every file there, one record a planned row; the folder alone gives summary.json again."""
     ended = loadgen("run", small, "--no-tail", "--out", "r", *how, cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [
@@ -106,7 +106,7 @@ def test_an_unset_key_variable_is_exit_2(small: Path, tmp_path: Path) -> None:
 
 
 def test_wrong_model_and_wrong_key_are_said_at_preflight(small: Path, tmp_path: Path) -> None:
-    """404 and 401 end the command before the load, with the server's own words; the key is in no file or word."""
+    """404 and 401 end the command before the load, in the server's words; the key is in no file or word."""
     key = "sk-planted-4711"
     with serving("--api-key-env", "K", "--step", "5ms", cwd=tmp_path, K=key) as (url, _):
         wrong_model = loadgen(
@@ -127,6 +127,11 @@ def test_wrong_model_and_wrong_key_are_said_at_preflight(small: Path, tmp_path: 
     told = [e.out + e.err for e in (wrong_model, wrong_key, right)]
     kept = [p.read_text() for p in (tmp_path / "r").iterdir()]
     assert not [text for text in told + kept if key in text or "sk-other-11" in text]
+
+
+def seen(run: Run) -> set[Outcome]:
+    """The outcomes that occur in a run."""
+    return {OUTCOMES[code] for code in run.records.outcome}
 
 
 def wait_until(path: Path, lines: int) -> None:
@@ -154,7 +159,7 @@ def test_interrupts_save_what_was_measured(
     assert process.returncode == 130, err
     assert "Traceback" not in err
     run = load(tmp_path / "r")
-    outcomes = set(run.records.outcomes())
+    outcomes = seen(run)
     assert run.header.interrupted
     assert (Outcome.ABORTED in outcomes) == aborted
     assert len(run.records.index) == run.header.rows_due == len(set(run.records.index))
@@ -171,7 +176,7 @@ def test_a_server_that_dies_mid_run_costs_no_record(long: Path, tmp_path: Path) 
         server.kill()
         _, err = client.communicate(timeout=40)
     run = load(tmp_path / "r")
-    outcomes = set(run.records.outcomes())
+    outcomes = seen(run)
     assert client.returncode in (0, 4), err
     assert len(run.records.index) == run.header.rows_due == len(set(run.records.index))
     assert set(range(run.header.plan_rows)) <= set(run.records.index)
