@@ -191,6 +191,16 @@ def test_a_cancelled_sequence_leaves_its_slot_at_the_next_step() -> None:
     assert shape(stepped(scheduler)) == ([(1, 1)], [], [1])
 
 
+def test_a_sequence_cancelled_in_its_last_step_did_not_end() -> None:
+    """Its client had gone before the step was over, so nobody got the token."""
+    scheduler = Scheduler(engine())
+    added(scheduler, (1, 1))
+    step = scheduler.next_step(0.0)
+    assert isinstance(step, Step)
+    assert scheduler.cancel(0)
+    assert scheduler.finish(step) == []
+
+
 def test_a_cancelled_member_holds_its_slot_until_its_batch_ends() -> None:
     """Static: the slot is still decoded, but for nobody; the batch ends with its last live member."""
     scheduler = Scheduler(engine("static", max_sequences=2))

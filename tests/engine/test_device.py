@@ -110,6 +110,14 @@ async def test_late_wake_ups_do_not_add_up() -> None:
     }
 
 
+async def test_a_window_ends_when_it_is_due_however_late_the_loop_wakes() -> None:
+    """A batch that starts after 1 s, with wake-ups 3 ms late: its 100 ms step ends at 1103 ms, not at
+    1106."""
+    knobs = Engine(batching="static", cost=fixed("100ms"))
+    _, seen = await ran(knobs, [(0.0, 1, 1)], JumpingClock(late_ns=3 * MS))
+    assert seen[0].tokens_ns == [1103 * MS]
+
+
 async def test_a_loop_later_than_a_whole_step_slips_and_says_so() -> None:
     """Steps of 10 ms, every wake-up 12 ms late: the next step starts only then, and each slip is counted."""
     clock = JumpingClock(late_ns=12 * MS)
@@ -126,14 +134,15 @@ async def test_speed_shortens_steps_and_windows_alike() -> None:
 
 
 async def test_stamps_say_when_a_call_was_taken_admitted_and_answered() -> None:
-    """One slot, 10 ms steps: the second call waits from 4 ms for the first's end at 20 ms."""
+    """One slot, 10 ms steps: the second call waits from 4 ms for the first's end at 20 ms; its prompt takes
+    two."""
     _, seen = await ran(
-        Engine(max_sequences=1, cost=fixed("10ms")), [(0.0, 1, 2), (0.004, 1, 2)], JumpingClock()
+        Engine(max_sequences=1, cost=fixed("10ms")), [(0.0, 1, 2), (0.004, 600, 2)], JumpingClock()
     )
     stamps = seen[1].call.stamps
     assert stamps.accept_ns == 4 * MS
     assert stamps.admit_ns == 20 * MS
-    assert (stamps.first_token_ns, stamps.last_token_ns) == (30 * MS, 40 * MS)
+    assert (stamps.first_token_ns, stamps.last_token_ns) == (40 * MS, 50 * MS)
 
 
 async def test_a_call_cancelled_in_mid_step_hears_nothing_more() -> None:
@@ -178,6 +187,26 @@ async def test_an_alarm_wakes_at_its_instant_or_when_rung() -> None:
         await alarm.until(alarm.now_ns() + 3 * MS)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(alarm.until(None), 0.01)
+
+
+async def test_an_alarm_set_anew_in_the_pass_in_which_it_expired_keeps_quiet() -> None:
+    """The loop has noticed the old instant, but by the time it tells, only the new one counts."""
+    loop, faults = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _loop, context: faults.append(context))
+    with Alarm() as alarm:
+
+        def expire_and_ring() -> None:
+            while alarm.now_ns() < due_ns:
+                pass
+            alarm.ring()
+
+        due_ns = alarm.now_ns() + MS
+        loop.call_soon(expire_and_ring)
+        await alarm.until(due_ns)
+        due_ns = alarm.now_ns() + 3 * MS
+        await alarm.until(due_ns)
+        assert alarm.now_ns() >= due_ns
+    assert faults == []
 
 
 async def test_an_alarm_without_timerfd_uses_the_loops_own_timer(monkeypatch: pytest.MonkeyPatch) -> None:

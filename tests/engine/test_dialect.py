@@ -153,6 +153,8 @@ def test_usage_can_go_along_with_every_event() -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     events = said(chat(max_tokens=2, stream=True, stream_options=options))
     assert [event["usage"]["completion_tokens"] for event in events] == [0, 1, 2, 2]
+    alone = said(chat(max_tokens=2, stream=True, stream_options={"continuous_usage_stats": True}))
+    assert not any("usage" in event for event in alone), "usage has to be asked for"
 
 
 def test_a_whole_answer_has_text_and_usage() -> None:

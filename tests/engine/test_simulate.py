@@ -111,6 +111,14 @@ def test_the_tail_goes_on_until_the_last_measured_row_has_ended() -> None:
         assert (found[i].first_token_s, found[i].output_tokens, found[i].finish_reason) == (None, None, None)
 
 
+def test_tail_rows_that_end_first_do_not_end_the_run() -> None:
+    """Three tail rows come and go while the one measured row runs on."""
+    tail = iter([(0.005 * k, 1, 1) for k in range(1, 4)])
+    found = by_index(simulate(plan([(0.0, 1, 9)], more=lambda: endless(tail, 1)), engine(), run_id="r"))
+    assert [found[i].outcome for i in range(4)] == [Outcome.OK] * 4
+    assert found[0].output_tokens == 9
+
+
 def test_an_aborted_row_keeps_what_it_had() -> None:
     """A tail row with two of its nine tokens when the run ends: counted as events, without a finish
     reason."""
