@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing
 
 from loadgen.client.ahead import Ahead
 from loadgen.client.control import Counters, Stop
@@ -14,7 +13,7 @@ from loadgen.client.pace import Pace
 from loadgen.client.pool import Pool
 from loadgen.client.request import Form
 from loadgen.client.send import Sender
-from loadgen.client.timer import new_timer
+from loadgen.client.timer import Timer, new_timer
 from loadgen.plan import Plan
 from loadgen.run import Health, RequestRecord
 from loadgen.scenario import Scenario, Target
@@ -37,6 +36,8 @@ async def run(
     on_record: Callable[[RequestRecord], None],
     counters: Counters,
     stop: Stop,
+    now_ns: Callable[[], int] = time.perf_counter_ns,
+    timer: Callable[[], Timer] = new_timer,
 ) -> Health:
     """Send the plan's rows when they fall due and follow each answer; returns when every record is delivered.
 
@@ -46,6 +47,8 @@ async def run(
 
     While measured rows are in flight, tail rows keep falling due; when the last measured row has ended, the
     tail rows still in flight are cut and recorded as aborted, and those not yet due leave no record.
+
+    now_ns, timer: the clock and how to wait for an instant of it, for event loops that keep their own time.
 
     Raises ScenarioError for headers, a key or a certificate that cannot be used.
     """
@@ -58,45 +61,36 @@ async def run(
     asks = Ahead(plan, form, prompt, tail=scenario.load.tail)
     while asks.fill_one(0):
         pass
-    pool = Pool(target, health, on_tokens=count_tokens, on_bug=lambda bug: pace.crash(bug))
-    await pool.resolve()
-    timers = new_timer(), new_timer()
-    try:
-        with calm_garbage_collector():
-            now_ns = time.perf_counter_ns
+    pool = Pool(target, health, on_tokens=count_tokens, on_bug=lambda bug: pace.crash(bug), now_ns=now_ns)
+    async with pool:
+        with closing(timer()) as rows_timer, closing(timer()) as probe_timer, calm_garbage_collector():
             origin_ns = now_ns() + LEAD_NS
             on_start(origin_ns)
-            secrets = (api_key, *target.headers.values())
             sender = Sender(
                 pool,
                 scenario.timeouts,
                 origin_ns=origin_ns,
                 model=model,
-                secrets=tuple(secret for secret in secrets if secret and len(secret) >= 8),
+                secrets=_secrets(target, api_key),
+                now_ns=now_ns,
             )
-            probe = Probe(plan.window, origin_ns, timers[0], now_ns)
             pace = Pace(
                 asks,
                 sender.call,
-                scenario.load,
+                scenario,
                 origin_ns=origin_ns,
-                drain_s=scenario.drain_s,
                 on_record=on_record,
                 counters=counters,
                 stop=stop,
-                timer=timers[1],
+                timer=rows_timer,
+                now_ns=now_ns,
             )
-            probing = asyncio.get_running_loop().create_task(probe.run())
-            try:
+            async with Probe(plan.window, health, origin_ns=origin_ns, timer=probe_timer, now_ns=now_ns):
                 await pace.run()
-            finally:
-                probing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await probing
-            probe.report(health)
-    finally:
-        await pool.close()
-        for timer in timers:
-            timer.close()
     health.in_flight_max = counters.in_flight_max
     return health
+
+
+def _secrets(target: Target, api_key: str | None) -> tuple[str, ...]:
+    """What a server may echo and no record may keep: the key, and the values of the user's headers."""
+    return tuple(secret for secret in (api_key, *target.headers.values()) if secret and len(secret) >= 8)

@@ -18,7 +18,7 @@ Row = tuple[int, int, int, int, int, int, str | None]
 class Ahead:
     """The rows of a plan, and then of its tail if wanted, in due order as Asks. Iterating takes them out.
 
-    Those due within the next two seconds are kept written, by calling `fill_one` when there is time.
+    Call `fill_one` when there is time: it writes ahead what is due within two seconds after the row in hand.
     """
 
     def __init__(self, plan: Plan, form: Form, prompt: Callable[[int, int], str], *, tail: bool) -> None:
@@ -37,9 +37,9 @@ class Ahead:
             self._bytes -= len(ask.request)
             yield ask
 
-    def fill_one(self, now_ns: int) -> bool:
-        """Write one more request; False when enough are written. `now_ns`: from the run's start."""
-        if self._next is None or self._next[1] > now_ns + AHEAD_NS or self._bytes > AHEAD_BYTES:
+    def fill_one(self, due_ns: int) -> bool:
+        """Write one more request; False when enough are written. `due_ns`: of the row in hand."""
+        if self._next is None or self._next[1] > due_ns + AHEAD_NS or self._bytes > AHEAD_BYTES:
             return False
         self._write()
         return True

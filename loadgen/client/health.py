@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -42,18 +43,30 @@ class Probe:
     counts (everything, where the window has no length).
     """
 
-    def __init__(self, window: Window, origin_ns: int, timer: Timer, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, window: Window, health: Health, *, origin_ns: int, timer: Timer, now_ns: Callable[[], int]
+    ) -> None:
         endless = window.start_ns == window.end_ns
         self._from_ns = origin_ns + (0 if endless else window.start_ns)
         self._to_ns = None if endless else origin_ns + window.end_ns
+        self._health = health
         self._timer = timer
         self._now_ns = now_ns
         self._late_us = array("I")
-        self._cpu_s = time.process_time()
-        self._wall_ns = time.time_ns() - now_ns()
         self._jump_s = 0.0
 
-    async def run(self) -> None:
+    async def __aenter__(self) -> None:
+        self._cpu_s = time.process_time()
+        self._wall_ns = time.time_ns() - self._now_ns()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        self._report()
+
+    async def _run(self) -> None:
         at_ns = self._from_ns
         while self._to_ns is None or at_ns < self._to_ns:
             while (now_ns := self._now_ns()) < at_ns:
@@ -67,7 +80,8 @@ class Probe:
         if abs(drift_s) > abs(self._jump_s):
             self._jump_s = drift_s
 
-    def report(self, health: Health) -> None:
+    def _report(self) -> None:
+        health = self._health
         self._look_at_wall_clock(self._now_ns())
         health.cpu_s = time.process_time() - self._cpu_s
         health.loop_probes = len(self._late_us)

@@ -14,7 +14,7 @@ from loadgen.client.request import Ask
 from loadgen.client.timer import Timer
 from loadgen.plan import Phase
 from loadgen.run import Outcome, RequestRecord
-from loadgen.scenario import Load
+from loadgen.scenario import Scenario
 
 IDLE_NS = 500_000  # with this long to the next due instant there is time to write another request
 
@@ -40,10 +40,9 @@ class Pace:
         self,
         asks: Ahead,
         call: Callable[[Ask], Following],
-        load: Load,
+        scenario: Scenario,
         *,
         origin_ns: int,
-        drain_s: float,
         on_record: Callable[[RequestRecord], None],
         counters: Counters,
         stop: Stop,
@@ -52,10 +51,10 @@ class Pace:
     ) -> None:
         self._asks = asks
         self._call = call
-        self._max_in_flight = load.max_in_flight
-        self._max_concurrency = load.max_concurrency
+        self._max_in_flight = scenario.load.max_in_flight
+        self._max_concurrency = scenario.load.max_concurrency
         self._origin_ns = origin_ns
-        self._drain_ns = round(drain_s * 1e9)
+        self._drain_ns = round(scenario.drain_s * 1e9)
         self._on_record = on_record
         self._counters = counters
         self._stop = stop
@@ -75,6 +74,7 @@ class Pace:
                 if not await self._falls_due(ask):
                     break
                 self._due(ask)
+                await asyncio.sleep(0)  # it goes out, and answers are read, before the next row is looked at
             await self._land()
         finally:
             self._stop.sleeps()
@@ -91,12 +91,11 @@ class Pace:
     async def _falls_due(self, ask: Ask) -> bool:
         """Wait for the row's instant; False when no more rows are to fall due."""
         due_ns = self._origin_ns + ask.due_ns
-        await asyncio.sleep(0)  # between two rows the loop turns, however late we are
         while not (self._stop.asked or self._trouble or (ask.phase is Phase.TAIL and not self._measured)):
             now_ns = self._now_ns()
             if now_ns >= due_ns:
                 return True
-            if due_ns - now_ns > IDLE_NS and self._asks.fill_one(now_ns - self._origin_ns):
+            if due_ns - now_ns > IDLE_NS and self._asks.fill_one(ask.due_ns):
                 await asyncio.sleep(0)
             else:
                 await self._timer.until(due_ns)

@@ -7,6 +7,7 @@ import errno
 import socket
 import time
 from collections.abc import Callable
+from typing import Self
 from urllib.parse import urlsplit
 
 from loadgen.client.address import tls_context
@@ -47,7 +48,7 @@ class Pool:
         self._open: set[Connection] = set()
         self._emptied: asyncio.Future[None] | None = None
 
-    async def resolve(self) -> None:
+    async def __aenter__(self) -> Self:
         """Look the target's name up, once for the whole run. A name without an address fails each connect."""
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
@@ -56,6 +57,15 @@ class Pool:
             self._addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
         except OSError as error:
             self._unresolved = f"{self._host}: {error.strerror or error}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close every connection and wait until they are gone."""
+        if self._open:
+            self._emptied = asyncio.get_running_loop().create_future()
+            for connection in tuple(self._open):
+                connection.abort()
+            await self._emptied
 
     def take(self) -> Connection | None:
         """A kept connection that is thought to live, or None."""
@@ -131,11 +141,3 @@ class Pool:
         self._health.reads += 1
         self._health.reads_with_several_events += tokens > 1
         self._on_tokens(tokens)
-
-    async def close(self) -> None:
-        """Close every connection and wait until they are gone."""
-        if self._open:
-            self._emptied = asyncio.get_running_loop().create_future()
-            for connection in tuple(self._open):
-                connection.abort()
-            await self._emptied

@@ -1,0 +1,222 @@
+"""Rows fall due by the plan and by nothing else, and each leaves exactly one record."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadgen.plan import Phase
+from loadgen.run import RequestRecord
+from tests.client.runs import (
+    Ran,
+    answering,
+    blocking,
+    in_turn,
+    plan_of,
+    run_plan,
+    scenario_of,
+    stopping,
+    tail_every,
+)
+
+
+def test_a_slow_server_delays_no_send() -> None:
+    """Ten requests a second go out on time though each takes a minute: the load is open."""
+    due_s = [i / 10 for i in range(50)]
+    ran = run_plan(plan_of(due_s), answering(60.0))
+    assert [ran.of(i).started_s for i in range(50)] == due_s
+    assert [ran.of(i).sent_s for i in range(50)] == due_s
+    assert ran.counters.in_flight_max == 50
+    assert ran.health.in_flight_max == 50
+
+
+def test_a_blocked_loop_sends_late_at_once_and_keeps_the_due_instants() -> None:
+    """After a stall every overdue row goes out at the stall's end, and the lag stands in its record."""
+    due_s = [0.0, 0.1, 0.2, 0.3, 0.9]
+    ran = run_plan(
+        plan_of(due_s),
+        answering(0.01),
+        before=blocking(0.05, for_s=0.4),
+    )
+    assert [ran.of(i).due_s for i in range(5)] == due_s
+    assert [ran.of(i).started_s for i in range(5)] == [0.0, 0.45, 0.45, 0.45, 0.9]
+    assert ran.health.loop_stall_max_s == pytest.approx(0.4, abs=0.011)
+
+
+def test_a_stall_weighs_by_its_length() -> None:
+    """Of 90 probes in 0.9 s, those due in a stall of 0.4 s are late, by up to all of it."""
+    ran = run_plan(
+        plan_of([0.0, 0.9]),
+        answering(0.01),
+        before=blocking(0.05, for_s=0.4),
+    )
+    assert ran.health.loop_probes == 90
+    late_s = sum(0.4 - 0.01 * i for i in range(40))
+    assert ran.health.loop_stall_mean_s == pytest.approx(late_s / 90, rel=0.06)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 3_000_000), min_size=1, max_size=30), st.floats(0.0, 2.0))
+def test_every_row_starts_at_its_due_instant(due_us: list[int], answer_s: float) -> None:
+    """Whatever the plan and however slow the answers, each row starts when due and leaves one record."""
+    due_s = sorted(us / 1e6 for us in due_us)
+    ran = run_plan(plan_of(due_s), answering(answer_s))
+    assert sorted(record.index for record in ran.records) == list(range(len(due_s)))
+    for record in ran.records:
+        assert record.due_s == due_s[record.index]
+        assert record.started_s == pytest.approx(record.due_s, abs=1e-6)
+        assert record.first_token_s == pytest.approx(record.due_s + answer_s, abs=3e-6)
+
+
+# --- the tail -----------------------------------------------------------------------------------------------
+
+
+def test_tail_rows_fall_due_until_the_last_measured_row_has_ended() -> None:
+    """The load goes on while measured rows are in flight, then stops; rows not needed leave no record."""
+    plan = plan_of([0.0, 1.0], tail=tail_every(0.5, after_s=1.0, first_index=2))
+    ran = run_plan(plan, answering(2.2))
+    assert ran.outcomes == {0: "ok", 1: "ok", 2: "aborted", 3: "aborted", 4: "aborted", 5: "aborted"}
+    assert [ran.of(i).due_s for i in range(2, 6)] == [1.5, 2.0, 2.5, 3.0]
+    assert {ran.of(i).ended_s for i in range(2, 6)} == {3.2}
+    assert {ran.of(i).phase for i in range(2, 6)} == {"tail"}
+    assert (ran.counters.aborted, ran.counters.done, ran.counters.in_flight) == (4, 6, 0)
+
+
+def test_a_tail_row_that_ends_in_time_is_ok() -> None:
+    """Tail rows are requests like any other until the run is over."""
+    plan = plan_of([0.0], tail=tail_every(0.5, after_s=0.0, first_index=1))
+    ran = run_plan(plan, in_turn(answering(1.55), answering(0.2)))
+    assert ran.outcomes == {0: "ok", 1: "ok", 2: "ok", 3: "aborted"}
+
+
+def test_no_tail_when_the_scenario_says_so() -> None:
+    """`tail: false` sends exactly the plan's rows."""
+    plan = plan_of([0.0], tail=tail_every(0.5, after_s=0.0, first_index=1))
+    ran = run_plan(plan, answering(3.0), scenario_of(load={"tail": False}))
+    assert ran.outcomes == {0: "ok"}
+
+
+def test_warm_up_rows_still_in_flight_at_the_end_are_cut() -> None:
+    """The run waits for measured rows only."""
+    plan = plan_of([0.0, 1.0], [Phase.WARMUP, Phase.MEASURED])
+    ran = run_plan(plan, in_turn(answering(1e6), answering(0.2)))
+    assert ran.outcomes == {0: "aborted", 1: "ok"}
+    assert ran.ended_s == pytest.approx(1.2, abs=0.01)
+
+
+# --- bounds -------------------------------------------------------------------------------------------------
+
+
+def test_at_max_in_flight_a_due_row_is_unsent_and_not_postponed() -> None:
+    """The bound is said by a record of its own, at once; later rows go out when there is room again."""
+    ran = run_plan(plan_of([0.0, 0.1, 0.2, 1.5]), answering(1.0), scenario_of(load={"max_in_flight": 2}))
+    assert ran.outcomes == {0: "ok", 1: "ok", 2: "unsent", 3: "ok"}
+    unsent = ran.of(2)
+    assert (unsent.started_s, unsent.sent_s, unsent.attempts, unsent.ended_s) == (None, None, 0, 0.2)
+    assert (ran.counters.due, ran.counters.sent, ran.counters.unsent, ran.counters.done) == (4, 3, 1, 3)
+
+
+def test_max_concurrency_makes_rows_wait_in_order() -> None:
+    """With one slot rows start as the one before ends; they keep their due instants."""
+    ran = run_plan(plan_of([0.0, 0.1, 0.2]), answering(1.0), scenario_of(load={"max_concurrency": 1}))
+    assert [ran.of(i).due_s for i in range(3)] == [0.0, 0.1, 0.2]
+    assert [ran.of(i).started_s for i in range(3)] == [0.0, 1.0, 2.0]
+    assert ran.counters.in_flight_max == 1
+
+
+# --- the user's stop ----------------------------------------------------------------------------------------
+
+
+def test_drain_sends_no_more_and_waits_for_what_is_in_flight() -> None:
+    """Rows not yet due leave no record; those in flight end as they would have."""
+    ran = run_plan(plan_of([0.0, 1.0, 2.0]), answering(1.5), before=stopping(1.2))
+    assert ran.outcomes == {0: "ok", 1: "ok"}
+    assert ran.ended_s == 2.5
+
+
+def test_drain_waits_no_longer_than_the_scenario_says() -> None:
+    """What has not ended within `drain` is aborted."""
+    ran = run_plan(plan_of([0.0, 1.0]), answering(100.0), scenario_of(drain="3s"), before=stopping(1.2))
+    assert ran.outcomes == {0: "aborted", 1: "aborted"}
+    assert {record.ended_s for record in ran.records} == {4.2}
+
+
+def test_drain_aborts_rows_that_wait_for_a_slot() -> None:
+    """A row that fell due and never had a slot is aborted, and was never started."""
+    ran = run_plan(
+        plan_of([0.0, 0.1]), answering(2.0), scenario_of(load={"max_concurrency": 1}), before=stopping(1.0)
+    )
+    assert ran.outcomes == {0: "ok", 1: "aborted"}
+    assert ran.of(1).started_s is None
+
+
+def test_now_cuts_at_once() -> None:
+    """Everything in flight is aborted at that instant, and the server sees us hang up."""
+    ran = run_plan(plan_of([0.0, 1.0]), answering(100.0), before=stopping(1.2, "now"))
+    assert ran.outcomes == {0: "aborted", 1: "aborted"}
+    assert {record.ended_s for record in ran.records} == {1.2}
+    assert {link.hung_up_ns for link in ran.links} == {ran.origin_ns + 1_200_000_000}
+
+
+def test_a_stop_before_the_run_sends_nothing() -> None:
+    """A stop that was asked for while the run was set up is heeded."""
+    ran = run_plan(plan_of([0.0]), answering(1.0), before=lambda loop, stop: stop.drain())
+    assert ran.records == []
+
+
+# --- our own troubles ---------------------------------------------------------------------------------------
+
+
+def test_a_record_that_cannot_be_kept_ends_the_run() -> None:
+    """A full disk stops the sending, what is in flight is recorded as aborted, and the error comes out."""
+
+    def full(record: RequestRecord) -> None:
+        if record.index == 0:
+            raise OSError(28, "No space left on device")
+
+    ran = Ran()
+    with pytest.raises(OSError, match="No space left"):
+        run_plan(plan_of([0.0, 0.1, 5.0]), in_turn(answering(0.5), answering(100.0)), deliver=full, ran=ran)
+    assert ran.outcomes == {0: "ok", 1: "aborted"}
+
+
+def test_a_fault_in_reading_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug of ours is raised from the run and never booked on the server."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("loadgen.client.answer.Answer.body", broken)
+    ran = Ran()
+    with pytest.raises(ZeroDivisionError):
+        run_plan(plan_of([0.0]), answering(0.5), ran=ran)
+    assert set(ran.outcomes.values()) <= {"aborted"}
+
+
+def test_a_wall_clock_that_is_set_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second of difference between wall and monotonic clock, come up during the run, is in the health."""
+    wall_ns = iter([0, 0])
+    last = [0]
+
+    def time_ns() -> int:
+        last[0] = next(wall_ns, last[0] + 1_000_000_000)
+        return last[0]
+
+    monkeypatch.setattr("time.time_ns", time_ns)
+    ran = run_plan(plan_of([0.0, 0.5]), answering(0.1))
+    assert ran.health.clock_jump_s is not None
+
+
+def test_all_of_a_burst_is_in_flight_at_once() -> None:
+    """A hundred and fifty requests due together are all at the server before the first is answered."""
+    ran = run_plan(plan_of([0.0] * 150), answering(0.4))
+    assert ran.counters.in_flight_max == 150
+    assert len(ran.links) == 150
+
+
+def test_requests_are_written_before_they_are_due() -> None:
+    """Prompts that take 100 ms each to make delay no send that left time for them."""
+    due_s = [0.0, 0.01, 3.0, 3.01, 3.02]
+    ran = run_plan(plan_of(due_s), answering(0.05), prompt_s=0.1)
+    assert [ran.of(i).started_s for i in range(5)] == due_s
