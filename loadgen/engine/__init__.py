@@ -1,5 +1,4 @@
-"""The bundled mini-engine: one scheduler, driven in virtual time (`simulate`) or on the wall clock
-(`serve`)."""
+"""The bundled mini-engine: one scheduler, in virtual time (`simulate`) or on the wall clock (`serve`)."""
 
 from loadgen.engine.simulate import simulate
 

@@ -26,8 +26,7 @@ RETRY_AFTER_S = 1
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A request inside the engine. `computed_tokens`: prompt positions done, a padded batch's padding
-    included."""
+    """A request inside the engine. `computed_tokens`: prompt positions done, padding included."""
 
     id: int
     prompt_tokens: int
@@ -36,10 +35,6 @@ class Sequence:
     computed_tokens: int = 0
     emitted_tokens: int = 0
     cancelled: bool = False
-
-    @property
-    def prefilled(self) -> bool:
-        return self.computed_tokens >= self.prompt_tokens
 
     @property
     def live(self) -> bool:

@@ -28,10 +28,8 @@ class Clock(Protocol):
 
 
 class Stamps(msgspec.Struct):
-    """One request's instants as the engine saw them, by `time.perf_counter_ns`. Token stamps are taken
-    before writing.
-
-    accept: queued. admit: its first step began.
+    """One request's instants by `time.perf_counter_ns`: queued, its first step began, and just before its
+    first and last token were handed out.
     """
 
     accept_ns: int | None = None
@@ -42,8 +40,7 @@ class Stamps(msgspec.Struct):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A sequence and who waits for it: `emit` is told the number of each token, from 1; `done` is set after
-    the last."""
+    """A sequence and who waits for it: `emit` is told each token's number, from 1; then `done` is set."""
 
     sequence: Sequence
     emit: Callable[[int], None]
@@ -52,8 +49,7 @@ class Call:
 
 
 class Device:
-    """Runs steps one after the other for as long as `run` runs; `speed` times faster than the engine's cost
-    says.
+    """Runs one step after the other, `speed` times faster than the engine's cost says.
 
     It keeps its own schedule: a step starts when the one before was due to end, however late the loop woke,
     so that lateness does not add up. Only when the loop is later than a whole step does the schedule slip,

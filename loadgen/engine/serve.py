@@ -36,8 +36,7 @@ async def serve(
     stopping: asyncio.Event,
     grace_s: float = 5.0,
 ) -> None:
-    """Serve `engine` until `stopping` is set, `speed` times faster than its cost says. `ready` is told the
-    port.
+    """Serve `engine` until `stopping` is set, `speed` times faster than its cost says; `ready` gets the port.
 
     Paths: POST /v1/chat/completions and /v1/completions, streamed or whole; GET /v1/models, /health,
     /version, and /debug/requests (the engine's own stamps by X-Request-ID, and how late its steps ended).

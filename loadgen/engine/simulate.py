@@ -25,8 +25,8 @@ def simulate(plan: Plan, engine: Engine, *, run_id: str) -> Iterator[RequestReco
     ended; those still unfinished then are `aborted`. Where a step ends as a row falls due, the step's end
     comes first.
 
-    Raises ScenarioError for a cost without a profile; RuntimeError should requests wait for ever, naming
-    them.
+    Raises ScenarioError for a cost without a profile; RuntimeError, with their names, where requests would
+    wait for ever.
     """
     return _Simulation(plan, engine, run_id).records()
 
@@ -51,7 +51,8 @@ class _Simulation:
         self._next = next(self._arrivals, None)
         self._unended = len(plan)  # of the plan itself, the tail apart
         self._open: dict[int, _Row] = {}
-        # A sequence gets a token in each step from its first to its last: its instants are a slice of these.
+        # The token budget covers every slot, so a sequence gets a token in each step from its first to its
+        # last: its instants are a slice of these.
         self._step_ends_us = array("q")
 
     def records(self) -> Iterator[RequestRecord]:

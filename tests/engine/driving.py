@@ -121,4 +121,5 @@ async def served(engine: Engine, **asked: Any) -> AsyncIterator[Served]:
     finally:
         stopping.set()
         await serving
+    await asyncio.sleep(0)  # the client's own closing of what it no longer reads
     assert not asyncio.all_tasks() - before - {asyncio.current_task()}
