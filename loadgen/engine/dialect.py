@@ -38,8 +38,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count_tokens(utf8_bytes: int) -> int:
-    """The engine has no tokenizer: four bytes of UTF-8 are a token, a rest counts as one, and nothing is
-    1."""
+    """Without a tokenizer, four bytes of UTF-8 are a token, rounded up, and at least one."""
     return max(1, -(-utf8_bytes // 4))
 
 
