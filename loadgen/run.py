@@ -105,8 +105,8 @@ class RequestRecord(msgspec.Struct, kw_only=True):
 class Health(msgspec.Struct, kw_only=True):
     """How the client process fared, for validity. Null where the run had no wall clock (virtual).
 
-    Loop stalls: how late a periodic probe in the event loop woke, in the measured window, beyond its timer's
-    own granularity (1 ms with asyncio's timers): the mean over all probes, a quantile, and the maximum.
+    Loop stalls: how late a periodic probe in the event loop woke, in the measured window: the mean over all
+    probes, a quantile, and the maximum.
     """
 
     loop_stall_mean_s: float | None = None

@@ -12,6 +12,7 @@ from loadgen.run import OUTCOMES, Outcome, Records, Run
 from loadgen.stats import flow
 from loadgen.stats.goodput import goodput
 from loadgen.stats.metrics import itl_is_assumed, metrics
+from loadgen.stats.overload import overloaded
 from loadgen.stats.summary import Summary
 from loadgen.stats.validity import ZERO_GAPS, judge_validity
 
@@ -25,8 +26,7 @@ def summarize(run: Run) -> Summary:
     offered, outcomes = int(r.offered.sum()), _outcomes(r)
     distributions, rate = metrics(run), flow.offered_rps(run)
     findings = judge_validity(run, distributions, rate)
-    makespan_s = flow.makespan_s(run)
-    output_tokens, tokens = flow.total_tokens(r, r.answered)
+    makespan_s, makespan_output, makespan_total = flow.makespan(run)
     most, mean = flow.in_flight(run)
     errors = {name: n for name, n in outcomes.items() if name not in ("ok", "rejected", "aborted")}
     is_invalid = any(f.effect == "invalid" for f in findings)
@@ -52,15 +52,15 @@ def summarize(run: Run) -> Summary:
         completed_rps=flow.completed_rps(run),
         output_tokens_per_s=flow.output_tokens_per_s(run),
         makespan_s=makespan_s,
-        makespan_output_tokens_per_s=output_tokens / makespan_s if makespan_s else None,
-        makespan_total_tokens_per_s=tokens / makespan_s if makespan_s and tokens is not None else None,
-        wasted_tokens=flow.wasted_tokens(r),
+        makespan_output_tokens_per_s=makespan_output,
+        makespan_total_tokens_per_s=makespan_total,
+        wasted_tokens=int(r.received_tokens[r.offered & ~r.answered].sum()),
         rejection_rate=outcomes.get("rejected", 0) / offered if offered else None,
         error_rate=sum(errors.values()) / offered if offered else None,
         error_rates={name: n / offered for name, n in errors.items()},
         in_flight_max=most,
         in_flight_mean=mean,
-        overloaded=flow.overloaded(run),
+        overloaded=overloaded(run),
         metrics=distributions,
         goodput=goodput(run, rate),
         partly_closed_loop=run.asked("load", "max_concurrency") is not None,

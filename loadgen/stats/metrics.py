@@ -17,26 +17,31 @@ _EXCUSED = ("tpot_s", "tpot_adjusted_s", "longest_stall_s", "normalized_latency_
 
 def span_s(later_s: Floats, earlier_s: Floats) -> Floats:
     """`later_s - earlier_s` in whole microseconds, as instants are: 4.4 - 3.9 must meet a limit of 0.5."""
-    whole: Floats = np.rint((later_s - earlier_s) * 1e6) / 1e6
+    return _span_us(later_s, earlier_s) / 1e6
+
+
+def _span_us(later_s: Floats, earlier_s: Floats) -> Floats:
+    whole: Floats = np.rint((later_s - earlier_s) * 1e6)
     return whole
 
 
 def per_request(r: Records) -> dict[str, Floats]:
     """Each request's latencies in seconds, for all rows; NaN where not defined."""
     n = r.received_tokens
-    e2e_s, decode_s = span_s(r.last_token_s, r.due_s), span_s(r.last_token_s, r.first_token_s)
-    return {
-        "ttft_s": span_s(r.first_token_s, r.due_s),
-        "ttft_from_start_s": span_s(r.first_token_s, r.started_s),
-        "ttft_from_send_s": span_s(r.first_token_s, r.sent_s),
-        "ttft_visible_s": span_s(r.first_visible_s, r.due_s),
-        "e2e_s": e2e_s,
-        "e2e_from_start_s": span_s(r.last_token_s, r.started_s),
-        "tpot_s": _over(decode_s, n - 1),
-        "tpot_adjusted_s": _over(decode_s, n - _first_event_tokens(r)),
-        "longest_stall_s": _longest_gap_us(r) / 1e6,
-        "normalized_latency_s": _over(e2e_s, n),
+    e2e, decode = _span_us(r.last_token_s, r.due_s), _span_us(r.last_token_s, r.first_token_s)
+    microseconds = {
+        "ttft_s": _span_us(r.first_token_s, r.due_s),
+        "ttft_from_start_s": _span_us(r.first_token_s, r.started_s),
+        "ttft_from_send_s": _span_us(r.first_token_s, r.sent_s),
+        "ttft_visible_s": _span_us(r.first_visible_s, r.due_s),
+        "e2e_s": e2e,
+        "e2e_from_start_s": _span_us(r.last_token_s, r.started_s),
+        "tpot_s": _over(decode, n - 1),
+        "tpot_adjusted_s": _over(decode, n - _first_event_tokens(r)),
+        "longest_stall_s": _longest_gap_us(r),
+        "normalized_latency_s": _over(e2e, n),
     }
+    return {name: values / 1e6 for name, values in microseconds.items()}
 
 
 def metrics(run: Run) -> dict[str, Distribution]:
@@ -149,7 +154,7 @@ def _longest_gap_us(r: Records) -> Floats:
     return longest
 
 
-def _over(seconds: Floats, count: Floats) -> Floats:
-    """`seconds / count`, NaN where the count is below one."""
-    quotient: Floats = np.divide(seconds, count, out=np.full(len(seconds), np.nan), where=count >= 1)
+def _over(values: Floats, count: Floats) -> Floats:
+    """`values / count`, NaN where the count is below one."""
+    quotient: Floats = np.divide(values, count, out=np.full(len(values), np.nan), where=count >= 1)
     return quotient

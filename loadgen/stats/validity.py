@@ -9,7 +9,7 @@ import numpy as np
 
 from loadgen.run import Floats, Health, Outcome, Run
 from loadgen.stats.law import declared, departures
-from loadgen.stats.quantiles import adjusted
+from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.summary import Distribution, Finding
 from loadgen.units import show_duration, show_rate
 
@@ -76,8 +76,8 @@ def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float 
         )
         return
     r = run.records
-    lag_s = np.sort((r.started_s - r.due_s)[r.measured & ~np.isnan(r.started_s)])
-    p99, ttft_s = adjusted(lag_s, len(lag_s), 99), metrics["ttft_s"].quantiles["p50"] or 0.0
+    lag_s = span_s(r.started_s, r.due_s)[r.measured & ~np.isnan(r.started_s)]
+    p99, ttft_s = metrics["send_lag_s"].adjusted["p99"], metrics["ttft_s"].quantiles["p50"] or 0.0
     limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * ttft_s)
     remedy = "the client is late: lower the rate, close other work on this machine, or give it more cores"
     if p99 is not None and p99 > limit_s:
@@ -141,7 +141,7 @@ def _off(got: Floats, asked: Floats) -> float:
 def _zero_gaps(run: Run) -> Iterator[Finding]:
     r = run.records
     rows = r.answered & (r.gap_count >= LIMITS.zero_gaps_from)
-    gaps = r.gaps_us[np.repeat(rows, r.gap_count)]
+    gaps = gaps_of(r, rows)
     share = float((gaps == 0).mean()) if len(gaps) else 0.0
     if share > LIMITS.zero_gaps:
         yield Finding(

@@ -63,10 +63,8 @@ def _itl_s(r: Records, ok: Mask) -> Floats:
 
 
 def _duration_s(run: Run) -> float | None:
-    r = run.records
-    if not r.offered.any():
-        return None
-    return float(np.nanmax(r.ended_s[r.offered]) - run.header.window_start_s)
+    ended_s = run.records.ended_s[run.records.offered & ~np.isnan(run.records.ended_s)]
+    return float(ended_s.max() - run.header.window_start_s) if len(ended_s) else None
 
 
 def _arrivals(run: Run) -> dict[str, Any]:
@@ -88,10 +86,12 @@ def _good(summary: Summary, ok: Mask, ttft_s: Floats, tpot_s: Floats, e2el_s: Fl
 
 def _busiest_second(r: Records, ok: Mask) -> int:
     """Most requests that touched one and the same second, counted from the first start."""
-    if not ok.any():
+    began, over = r.started_s[ok], r.last_token_s[ok]
+    known = ~np.isnan(began) & ~np.isnan(over)
+    if not known.any():
         return 0
-    origin = r.started_s[ok].min()
-    first, last = (r.started_s[ok] - origin).astype(int), (r.last_token_s[ok] - origin).astype(int)
+    origin = began[known].min()
+    first, last = (began[known] - origin).astype(int), (over[known] - origin).astype(int)
     steps = np.bincount(first, minlength=last.max() + 2)
     steps = steps - np.bincount(last + 1, minlength=len(steps))
     return int(np.cumsum(steps).max())

@@ -1,0 +1,67 @@
+"""Goodput: who is good, of whom, and how many a second."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadgen.run import Outcome, RequestRecord
+from loadgen.scenario import Goodput as Limits
+from loadgen.stats.goodput import goodput
+from loadgen.stats.summary import Goodput
+from tests.records import failed, ok, run_of
+
+
+def of(limits: dict[str, str], *rows: RequestRecord, rps: float | None = 2.0) -> Goodput:
+    asked = Limits.model_validate(limits).model_dump(mode="json", by_alias=True)
+    found = goodput(run_of(rows, scenario={"goodput": asked}), rps)
+    assert found is not None
+    return found
+
+
+def test_a_request_is_good_when_it_meets_every_limit() -> None:
+    """One fast, one slow to start, one slow per token, one slow in all: only the first is good."""
+    found = of(
+        {"ttft": "200ms", "tpot": "20ms", "e2e": "1s"},
+        ok(0, ttft_s=0.2, gaps_us=[20_000]),
+        ok(1, ttft_s=0.200001, gaps_us=[20_000]),
+        ok(2, ttft_s=0.2, gaps_us=[20_001]),
+        ok(3, ttft_s=0.2, gaps_us=[20_000] * 41),
+    )
+    assert found == Goodput(
+        limits_s={"ttft": 0.2, "tpot": 0.02, "e2e": 1.0}, good=1, attainment=0.25, rps=0.5
+    )
+
+
+def test_attainment_is_over_all_offered() -> None:
+    """70 of 100 within the limit beats 60 answered and 40 refused; aborted rows are in neither."""
+    slow = [ok(i, ttft_s=0.5 if i < 70 else 4.0) for i in range(100)]
+    picky = [ok(i, ttft_s=0.4) if i < 60 else failed(i, outcome=Outcome.REJECTED) for i in range(100)]
+    ours = failed(100, outcome=Outcome.ABORTED)
+    for rows, share in ((slow, 0.7), (picky, 0.6)):
+        assert of({"ttft": "1s"}, *rows, ours).attainment == share
+
+
+def test_one_token_misses_no_tpot_and_no_token_misses_ttft() -> None:
+    """An undefined TPOT is no miss; an answer without a token never met its TTFT."""
+    one = ok(0, gaps_us=[])
+    none = ok(1, gaps_us=[], first_token_s=None, last_token_s=None, event_tokens=None, output_tokens=0)
+    assert of({"tpot": "10ms"}, one, none).good == 2
+    assert of({"ttft": "10s"}, one, none).good == 1
+    assert of({"e2e": "10s"}, one, none).good == 1
+
+
+def test_without_limits_there_is_no_goodput() -> None:
+    """No goodput in the scenario, or one without a limit, is None rather than everything."""
+    for asked in ({}, {"goodput": None}, {"goodput": {"ttft": None, "tpot": None, "e2e": None}}):
+        assert goodput(run_of([ok(0)], scenario=asked), 1.0) is None
+
+
+@pytest.mark.parametrize(("rps", "expected"), [(None, None), (4.0, 2.0)])
+def test_the_rate_is_the_offered_rate_of_the_good(rps: float | None, expected: float | None) -> None:
+    """Half are good, so half the offered rate; a burst has none."""
+    assert of({"ttft": "1s"}, ok(0), ok(1, ttft_s=2.0), rps=rps).rps == expected
+
+
+def test_a_run_without_rows_attains_nothing_and_fails_nothing() -> None:
+    """Nothing offered: no share, rather than 0 or 1."""
+    assert of({"ttft": "1s"}, rps=0.0) == Goodput(limits_s={"ttft": 1.0}, good=0, attainment=None, rps=None)

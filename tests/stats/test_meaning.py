@@ -1,0 +1,181 @@
+"""The whole Summary: one by hand, the same from a folder as from memory, and strict JSON for any run."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadgen.run import Health, Outcome, RequestRecord, RunWriter, load
+from loadgen.stats import Distribution, Finding, Goodput, Summary, from_json, summarize, to_json, vllm_result
+from tests.records import failed, header, ok, run_of
+from tests.test_run import any_record
+
+# Window [1, 11) s; 4 tokens asked of each.
+ROWS = [
+    ok(0, 0.5, phase="warmup", ttft_s=0.25, gaps_us=[500_000] * 3),  # three of four tokens in the window
+    ok(1, 1.0, ttft_s=0.1, gaps_us=[100_000] * 3, connect_s=0.001),
+    ok(2, 2.0, ttft_s=0.3, gaps_us=[100_000, 300_000, 200_000], warnings=["odd_chunk"]),
+    ok(3, 3.0, ttft_s=0.2, gaps_us=[50_000] * 3, started_s=3.001),
+    ok(4, 4.0, ttft_s=0.1, gaps_us=[], asked_output_tokens=4),  # one token only
+    failed(5, 5.0, Outcome.REJECTED, status=429, headers_s=5.004, ended_s=5.004, error="queue full"),
+    failed(6, 6.0, Outcome.REJECTED, status=429, headers_s=6.002, ended_s=6.002, error="queue full"),
+    failed(7, 7.0, Outcome.BROKEN, status=200, first_token_s=7.1, last_token_s=7.2, gaps_us=[100_000],
+           ended_s=7.5),  # two tokens of four
+    failed(8, 8.0, Outcome.TIMEOUT_FIRST_TOKEN, status=200, ended_s=9.0),
+    ok(9, 9.0, ttft_s=0.4, gaps_us=[900_000, 100_000, 100_000]),  # tokens at 9.4, 10.3, 10.4, 10.5
+    ok(10, 10.0, ttft_s=0.5, gaps_us=[400_000] * 3),  # tokens at 10.5, 10.9 and, past the window, 11.3, 11.7
+    failed(11, 10.5, Outcome.ABORTED, ended_s=12.0),
+    ok(12, 11.0, phase="tail", ttft_s=0.1, gaps_us=[]),
+]  # fmt: skip
+HEADER = {
+    "window_start_s": 1.0,
+    "window_end_s": 11.0,
+    "model": "m",
+    "scenario": {"load": {"max_in_flight": None}, "goodput": {"ttft": "200ms", "tpot": "100ms", "e2e": None}},
+    "health": Health(loop_stall_p99_9_s=0.03, loop_stall_max_s=0.03, loop_probes=1000, reads=40),
+}
+
+
+def spread(
+    offered: int, values: list[float], median: float, p75: float, **adjusted: float | None
+) -> Distribution:
+    """Hand-given: the sorted values, their plain median and p75, and the adjusted percentiles."""
+    n, mean = len(values), math.fsum(values) / len(values)
+    top, below = values[-1], values[-2]
+    plain = {"p50": median, "p75": p75}
+    for p in (90, 95, 99, 99.9):  # all between the last two values for fewer than ten of them
+        plain[f"p{p}"] = below + (top - below) * ((n - 1) * p / 100 - (n - 2))
+    return Distribution(
+        n=n,
+        offered=offered,
+        mean=pytest.approx(mean),
+        sd=pytest.approx(math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))),
+        min=values[0],
+        max=top,
+        quantiles=pytest.approx(plain),  # type: ignore[arg-type]
+        adjusted={"p50": None, "p75": None, "p90": None, "p95": None, "p99": None, "p99.9": None} | adjusted,
+    )
+
+
+def test_a_whole_summary_by_hand() -> None:
+    """Eleven measured rows, six of them ok, one aborted by our own end: ten offered."""
+    summary = summarize(run_of(ROWS, **HEADER))
+    metrics = summary.metrics
+    assert metrics["ttft_s"] == spread(10, [0.1, 0.1, 0.2, 0.3, 0.4, 0.5], 0.25, 0.375, p50=0.4)
+    assert metrics["e2e_s"] == spread(10, [0.1, 0.35, 0.4, 0.9, 1.5, 1.7], 0.65, 1.35, p50=1.5)
+    assert metrics["tpot_s"] == spread(
+        9, [0.05, 0.1, 0.2, 1.1 / 3, 0.4], 0.2, 1.1 / 3, p50=pytest.approx(0.4)
+    )
+    assert metrics["longest_stall_s"] == spread(9, [0.05, 0.1, 0.3, 0.4, 0.9], 0.3, 0.4, p50=0.9)
+    assert (metrics["itl_s"].n, metrics["itl_s"].offered) == (15, 15 + 4 + 4 + 2 + 4)
+    assert metrics["itl_s"] == metrics["chunk_gap_s"]
+    assert metrics["send_lag_s"].offered == 11
+    assert (metrics["connect_s"].n, metrics["connect_s"].mean) == (1, 0.001)
+    assert (metrics["time_to_reject_s"].min, metrics["time_to_reject_s"].max) == (0.002, 0.004)
+    expected = Summary(
+        run_id="run-1",
+        name="run",
+        source="http",
+        target="http://127.0.0.1:8000",
+        model="m",
+        complete=True,
+        interrupted=False,
+        window_start_s=1.0,
+        window_end_s=11.0,
+        window_by="duration",
+        offered=10,
+        outcomes={"ok": 6, "rejected": 2, "broken": 1, "timeout_first_token": 1, "aborted": 1},
+        errors=[("queue full", 2), ("broken", 1), ("timeout_first_token", 1), ("aborted", 1)],
+        statuses={"200": 8, "429": 2},
+        warnings={"odd_chunk": 1},
+        tokens_from={"usage": 6},
+        itl_assumed=False,
+        offered_rps=1.1,
+        completed_rps=0.6,
+        output_tokens_per_s=2.2,
+        makespan_s=10.7,
+        makespan_output_tokens_per_s=pytest.approx(21 / 10.7),
+        makespan_total_tokens_per_s=pytest.approx((21 + 6 * 16) / 10.7),
+        wasted_tokens=2,
+        rejection_rate=0.2,
+        error_rate=0.2,
+        error_rates={"broken": 0.1, "timeout_first_token": 0.1},
+        in_flight_max=2,
+        in_flight_mean=pytest.approx(0.7505),
+        overloaded=None,
+        metrics=metrics,
+        goodput=Goodput(limits_s={"ttft": 0.2, "tpot": 0.1}, good=3, attainment=0.3, rps=pytest.approx(0.3)),
+        partly_closed_loop=False,
+        findings=[
+            Finding(
+                name="loop_stall",
+                effect="invalid",
+                text="the client's event loop stalled 30ms (p99.9); the limit is 20ms",
+                remedy="other work held the client up: close it, or give the client a core of its own",
+            )
+        ],
+        validity="INVALID",
+        itl_valid=False,
+        rows_seen={"warmup": 1, "measured": 11, "tail": 1},
+    )
+    for field in Summary.__struct_fields__:
+        assert getattr(summary, field) == getattr(expected, field), field
+
+
+def test_a_summary_is_the_same_from_a_folder_as_from_memory(tmp_path: Path) -> None:
+    """Nothing a summary needs is left out of the folder."""
+    with RunWriter(tmp_path / "run") as writer:
+        writer.write_header(header(rows_due=len(ROWS), plan_rows=len(ROWS), **HEADER))
+        for row in ROWS:
+            writer.append(row)
+    assert summarize(load(tmp_path / "run")) == summarize(run_of(ROWS, **HEADER))
+
+
+def test_no_figure_depends_on_the_source() -> None:
+    """The same records mean the same from a socket or from virtual time, but for the word itself."""
+    http, virtual = (
+        to_json(summarize(run_of(ROWS, source=source, **HEADER))) for source in ("http", "virtual")
+    )
+    assert virtual == http.replace(b'"source": "http"', b'"source": "virtual"')
+
+
+def test_messages_are_grouped_cut_and_the_ten_most_frequent_kept() -> None:
+    """A long error text is cut to 200 characters; twelve kinds leave ten."""
+    rows = [failed(i, error=f"{'x' * 250}") for i in range(3)]
+    rows += [failed(10 + i, error=f"kind {i}") for i in range(12)]
+    errors = summarize(run_of(rows)).errors
+    assert errors[0] == ("x" * 200, 3)
+    assert len(errors) == 10
+
+
+def test_a_summary_reads_back_from_its_json() -> None:
+    """summary.json holds everything."""
+    summary = summarize(run_of(ROWS, **HEADER))
+    assert from_json(to_json(summary)) == summary
+
+
+@given(st.lists(any_record(), max_size=12), st.sampled_from(["duration", "count", "burst"]), st.booleans())
+@settings(deadline=None)
+def test_any_run_has_a_summary_in_strict_json(records: list[RequestRecord], by: str, is_cut: bool) -> None:
+    """Whatever happened, including nothing, there is no NaN, no infinity, no warning; shares are shares."""
+    asked = {"load": {"arrivals": {"kind": "poisson", "rate": "5/s"}}, "goodput": {"ttft": "1s"}}
+    run = run_of(records, window_by=by, interrupted=is_cut, scenario=asked, health=Health())
+    summary = summarize(run)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    json.loads(to_json(summary), parse_constant=refuse)
+    json.dumps(vllm_result(run, summary), allow_nan=False)
+    measured = sum(r.phase == "measured" for r in records)
+    assert sum(summary.outcomes.values()) == measured == summary.offered + summary.outcomes.get("aborted", 0)
+    if summary.offered:
+        assert summary.rejection_rate is not None
+        assert summary.error_rate is not None
+        good = summary.outcomes.get("ok", 0) / summary.offered
+        assert good + summary.rejection_rate + summary.error_rate == pytest.approx(1)

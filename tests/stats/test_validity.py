@@ -1,0 +1,211 @@
+"""Can the measurement be trusted? Each finding, at its limit and past it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loadgen.run import Health, Outcome, Run
+from loadgen.stats import Finding, summarize
+from tests.records import failed, ok, run_of
+
+CALM = Health(loop_stall_mean_s=1e-4, loop_stall_p99_9_s=2e-3, loop_stall_max_s=5e-3, loop_probes=1000)
+
+
+def found(run: Run) -> dict[str, Finding]:
+    return {finding.name: finding for finding in summarize(run).findings}
+
+
+def effects(run: Run) -> dict[str, str]:
+    return {name: finding.effect for name, finding in found(run).items()}
+
+
+def rows_late_by(lag_s: Any, n: int = 100, ttft_s: float = 0.05) -> Run:
+    lags = np.broadcast_to(lag_s, n).tolist()
+    return run_of(
+        [ok(i, i / 10, started_s=round(i / 10 + lag, 6), ttft_s=ttft_s) for i, lag in enumerate(lags)]
+    )
+
+
+def stalled(seed: int, *, blocked_s: float) -> Run:
+    """A run of 40 s whose loop is blocked so long in every 100 ms, else late by ~60 us and rarely by 2 ms.
+
+    Probes and sends find the loop where they fall: in a block they wait for its end.
+    """
+    rng = np.random.default_rng(seed)
+
+    def late(at_s: Any) -> Any:
+        noise = rng.exponential(6e-5, len(at_s)) + 2e-3 * (rng.random(len(at_s)) < 1e-3)
+        return np.maximum(blocked_s - at_s % 0.1, 0.0) + noise
+
+    probes, due = late(np.arange(0, 40, 0.01)), np.round(np.cumsum(rng.exponential(0.1, 400)), 6)
+    health = Health(
+        loop_stall_mean_s=float(probes.mean()),
+        loop_stall_p99_9_s=float(np.quantile(probes, 0.999)),
+        loop_stall_max_s=float(probes.max()),
+        loop_probes=len(probes),
+    )
+    sent = np.round(due + late(due), 6)
+    rows = [
+        ok(i, d, started_s=s, ttft_s=0.2)
+        for i, (d, s) in enumerate(zip(due.tolist(), sent.tolist(), strict=True))
+    ]
+    load = {"arrivals": {"kind": "poisson", "rate": "10/s"}, "ignore_eos": True}
+    return run_of(
+        rows, window_end_s=float(due[-1]), window_by="count", health=health, scenario={"load": load}
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_clean_run_has_no_finding(seed: int) -> None:
+    """Ten seeds of an idle client: nothing to say, ITL of 10 ms included."""
+    summary = summarize(stalled(seed, blocked_s=0.0))
+    assert (summary.findings, summary.validity, summary.itl_valid) == ([], "VALID", True)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_loop_blocked_a_fifth_of_the_time_makes_the_run_invalid(seed: int) -> None:
+    """20 ms in every 100: requests leave late, and the mean stall is far above 5 % of a 10 ms gap."""
+    assert {"send_lag": "invalid", "loop_stall_itl": "invalid_itl"}.items() <= effects(
+        stalled(seed, blocked_s=0.02)
+    ).items()
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "ttft_s", "is_late"),
+    [(2e-3, 0.05, False), (2.001e-3, 0.05, True), (4e-3, 0.2, False), (4.001e-3, 0.2, True)],
+)
+def test_send_lag_may_be_two_milliseconds_or_a_fiftieth_of_ttft(
+    lag_s: float, ttft_s: float, is_late: bool
+) -> None:
+    """The limit of the p99 is the larger of the two; one late row in a hundred is no p99."""
+    assert ("send_lag" in found(rows_late_by(lag_s, ttft_s=ttft_s))) is is_late
+    assert "send_lag" not in found(rows_late_by([0.0] * 99 + [0.5]))
+
+
+def test_a_finding_says_figure_limit_and_remedy() -> None:
+    """A reader learns what was found, what would have been right, and what to do."""
+    finding = found(rows_late_by(0.0123))["send_lag"]
+    assert finding.text == "1 % of requests were sent over 12.3ms after they were due; the limit is 2ms"
+    assert "lower the rate" in finding.remedy
+
+
+def test_rows_later_than_their_successor_was_due() -> None:
+    """Six of a hundred sent more than one mean gap late, answers so slow that the lag itself may pass."""
+    assert effects(rows_late_by([0.0] * 94 + [0.11] * 6, ttft_s=60.0)) == {"send_order": "invalid"}
+    assert effects(rows_late_by([0.0] * 95 + [0.11] * 5, ttft_s=60.0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "effect"),
+    [
+        ({"loop_stall_p99_9_s": 0.0201}, "loop_stall", "invalid"),
+        ({"loop_stall_max_s": 0.3}, "loop_stall", "invalid"),
+        ({"loop_stall_mean_s": 0.00051}, "loop_stall_itl", "invalid_itl"),
+        ({"descriptors_exhausted": True}, "descriptors_exhausted", "invalid"),
+        ({"ports_exhausted": True}, "ports_exhausted", "invalid"),
+        ({"clock_jump_s": -0.6}, "clock_jump", "invalid"),
+        ({"reads": 100, "reads_with_several_events": 7}, "merged_reads", "info"),
+    ],
+)
+def test_what_the_client_itself_suffered(change: dict[str, Any], name: str, effect: str) -> None:
+    """Each trouble of its own is a finding; gaps of 10 ms bear a mean stall of half a millisecond."""
+    rows = [ok(i, i / 10) for i in range(20)]
+    calm = {f: getattr(CALM, f) for f in CALM.__struct_fields__}
+    assert effects(run_of(rows, health=CALM)) == {}
+    assert effects(run_of(rows, health=Health(**calm | change))) == {name: effect}
+
+
+def test_a_virtual_run_has_no_client_to_blame() -> None:
+    """Without a wall clock there is no health, and nothing is held against it."""
+    assert summarize(run_of([ok(i, i / 10) for i in range(20)], source="virtual")).validity == "VALID"
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "effect"),
+    [
+        ({"complete": False}, "incomplete", "invalid"),
+        ({"complete": False, "crashed": "OSError"}, "incomplete", "invalid"),
+        ({"interrupted": True}, "interrupted", "warning"),
+        ({"rows_due": 3}, "records_missing", "invalid"),
+    ],
+)
+def test_a_run_that_is_not_whole(header: dict[str, Any], name: str, effect: str) -> None:
+    """A killed run is invalid, an interrupted one merely noted, and every row due must be recorded."""
+    run = run_of([ok(0), ok(1, 1.0)], **header)
+    assert effects(run) == {name: effect}
+    assert str(header.get("crashed", "")) in found(run)[name].text
+
+
+def test_a_torn_line_is_said() -> None:
+    """A record lost with the last line is told."""
+    run = run_of([ok(0)])
+    assert effects(Run(run.header, run.records, torn_lines=1)) == {"torn_line": "info"}
+
+
+@pytest.mark.parametrize(("cap", "effect"), [(None, "invalid"), (64, "warning")])
+def test_unsent_requests_are_the_clients_fault_unless_the_user_set_the_bound(
+    cap: int | None, effect: str
+) -> None:
+    """2 of 1000 unsent is too many; under the user's own max_in_flight it is told and counted as misses."""
+    rows = [ok(i, i / 100) for i in range(998)]
+    rows += [failed(i, i / 100, Outcome.UNSENT, started_s=None, sent_s=None) for i in (998, 999)]
+    run = run_of(rows, scenario={"load": {"max_in_flight": cap}})
+    assert effects(run) == {"unsent": effect}
+    assert "2 of 1000" in found(run)["unsent"].text
+
+
+def test_rows_that_never_started() -> None:
+    """One of 1000 may be lost, two may not."""
+    for lost, expected in ((1, {}), (2, {"not_started": "invalid"})):
+        rows = [ok(i, i / 100) for i in range(1000 - lost)]
+        rows += [failed(1000 - i, 9.99, Outcome.BROKEN, started_s=None) for i in range(1, lost + 1)]
+        assert effects(run_of(rows)) == expected
+
+
+def test_prompts_of_another_length_than_asked() -> None:
+    """5 % off may be, 6 % is a warning; a server that gives no count says nothing."""
+    for got, expected in (
+        (105, {}),
+        (106, {"prompt_tokens": "warning"}),
+        (94, {"prompt_tokens": "warning"}),
+        (None, {}),
+    ):
+        assert effects(run_of([ok(0, asked_prompt_tokens=100, prompt_tokens=got)])) == expected
+
+
+def test_outputs_of_another_length_than_forced() -> None:
+    """Only where the length was forced is a shorter answer a finding."""
+    short = ok(0, asked_output_tokens=100, output_tokens=98, event_tokens=None)
+    for forced, expected in ((True, {"output_tokens": "warning"}), (False, {})):
+        assert effects(run_of([short], scenario={"load": {"ignore_eos": forced}})) == expected
+
+
+def test_a_stream_that_comes_in_one_piece_leaves_itl_without_judgement() -> None:
+    """Mostly zero gaps: TTFT and E2E stand, ITL does not; two gaps are too few to say."""
+    faked = summarize(run_of([ok(0, gaps_us=[0, 0, 0, 9_000])]))
+    assert [f.effect for f in faked.findings] == ["warning"]
+    assert (faked.validity, faked.itl_valid) == ("VALID", False)
+    assert summarize(run_of([ok(0, gaps_us=[0, 0])])).itl_valid
+    assert summarize(run_of([ok(0, gaps_us=[0, 0, 9_000, 9_000])])).itl_valid
+
+
+def test_arrivals_that_break_their_law_are_a_warning() -> None:
+    """Equal gaps under a declared Poisson process."""
+    rows = [ok(i, i / 10) for i in range(200)]
+    run = run_of(
+        rows, window_end_s=20.0, scenario={"load": {"arrivals": {"kind": "poisson", "rate": "10/s"}}}
+    )
+    assert effects(run) == {"arrivals": "warning"}
+    assert "poisson at 10/s" in found(run)["arrivals"].text
+
+
+def test_a_semaphore_hides_the_send_lag_and_it_is_said() -> None:
+    """Under max_concurrency a late start is a wait for a place: no lag, no law, one remark."""
+    load = {"max_concurrency": 1, "arrivals": {"kind": "poisson", "rate": "10/s"}}
+    rows = [ok(i, i / 10, started_s=i / 10 + i) for i in range(60)]
+    summary = summarize(run_of(rows, scenario={"load": load}))
+    assert [(f.name, f.effect) for f in summary.findings] == [("send_lag_unknown", "info")]
+    assert summary.partly_closed_loop

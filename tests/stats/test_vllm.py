@@ -1,0 +1,87 @@
+"""The same four requests by vLLM's definitions and by ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loadgen.run import Outcome, Run
+from loadgen.scenario import Scenario
+from loadgen.stats import summarize, vllm_result
+from tests.records import failed, ok, run_of
+
+ROWS = [
+    ok(0, 0.0, started_s=0.5, sent_s=0.51, first_event_s=0.6, ttft_s=0.7, gaps_us=[100_000], prompt_tokens=10,
+       event_tokens=[1, 2], output_tokens=3),  # sent 0.5 s late; a role event, then two events
+    ok(1, 1.0, ttft_s=0.2, gaps_us=[], prompt_tokens=None, asked_prompt_tokens=20),  # one token
+    ok(2, 2.0, ttft_s=0.3, gaps_us=[40_000] * 4, prompt_tokens=30, ended_s=4.0),
+    failed(3, 3.0, Outcome.BROKEN, first_event_s=3.1, first_token_s=3.1, last_token_s=3.1, ended_s=3.2),
+]  # fmt: skip
+
+
+def scenario(**load: Any) -> dict[str, Any]:
+    load = {"arrivals": {"kind": "poisson", "rate": 1}, "num_requests": 4} | load
+    asked = {
+        "target": {"base_url": "http://127.0.0.1:1"},
+        "load": load,
+        "goodput": {"ttft": "150ms", "tpot": "1s"},
+    }
+    return Scenario.model_validate(asked).as_asked()
+
+
+def of(run: Run) -> dict[str, Any]:
+    return vllm_result(run, summarize(run))
+
+
+def test_its_definitions_and_ours_differ_where_they_should() -> None:
+    """From start instead of due, to the first event instead of the first token, chunks instead of tokens."""
+    run = run_of(ROWS, scenario=scenario(), model="m", window_by="count", window_end_s=3.0)
+    theirs, ours = vllm_result(run, summarize(run)), summarize(run).metrics
+    assert theirs["mean_ttft_ms"] == pytest.approx((100 + 200 + 300) / 3)
+    assert ours["ttft_s"].mean == pytest.approx((0.7 + 0.2 + 0.3) / 3)
+    assert theirs["mean_e2el_ms"] == pytest.approx((300 + 200 + 460) / 3)
+    assert ours["e2e_s"].mean == pytest.approx((0.8 + 0.2 + 0.46) / 3)
+    assert theirs["mean_tpot_ms"] == pytest.approx((200 / 2 + 160 / 4) / 2)
+    assert ours["tpot_s"].mean == pytest.approx((0.1 / 2 + 0.16 / 4) / 2)
+    assert theirs["mean_itl_ms"] == pytest.approx((100 + 100 + 4 * 40) / 6)
+    assert ours["itl_s"].mean == pytest.approx((2 * 0.05 + 4 * 0.04) / 6)
+    assert ours["chunk_gap_s"].mean == pytest.approx((0.1 + 4 * 0.04) / 5)
+
+
+def test_its_counts_and_throughputs() -> None:
+    """Three of four completed; 9 output tokens over the 4 s until the last one ended, drain included."""
+    result = of(run_of(ROWS, scenario=scenario(), model="m", window_by="count", window_end_s=3.0))
+    expected = {
+        "endpoint_type": "/v1/chat/completions", "backend": "openai-chat", "model_id": "m", "num_prompts": 4,
+        "request_rate": 1.0, "burstiness": 1.0, "max_concurrency": None, "duration": 4.0, "completed": 3,
+        "failed": 1, "total_input_tokens": 60, "total_output_tokens": 9, "request_throughput": 0.75,
+        "request_goodput": 0.25, "output_throughput": 2.25, "total_token_throughput": 17.25,
+        "max_concurrent_requests": 2,
+        "median_ttft_ms": 200.0, "std_ttft_ms": pytest.approx(81.6497), "p99_ttft_ms": pytest.approx(298.0),
+    }  # fmt: skip
+    assert {key: result[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("load", "rate", "burstiness"),
+    [
+        ({"arrivals": {"kind": "burst"}}, "inf", None),
+        ({"arrivals": {"kind": "constant", "rate": 2}}, 2.0, "inf"),
+        ({"arrivals": {"kind": "gamma", "rate": "3/s", "burstiness": 0.5}}, 3.0, 0.5),
+    ],
+)
+def test_arrivals_in_its_words(
+    load: dict[str, Any], rate: float | str, burstiness: float | str | None
+) -> None:
+    """A burst's rate is the text "inf", as scripts expect; constant gaps are infinitely smooth."""
+    result = of(run_of(ROWS, scenario=scenario(**load), window_by="burst" if rate == "inf" else "count"))
+    assert (result["request_rate"], result["burstiness"]) == (rate, burstiness)
+
+
+def test_without_an_answer_its_times_are_null() -> None:
+    """Zeros would read as a very fast server."""
+    result = of(run_of([failed(0)], scenario=scenario()))
+    assert (result["completed"], result["failed"], result["request_throughput"]) == (0, 1, 0.0)
+    assert {v for k, v in result.items() if k.endswith("_ms")} == {None}
+    assert of(run_of([]))["request_throughput"] is None

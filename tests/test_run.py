@@ -1,0 +1,251 @@
+"""The run folder: what is written is what is read, and what was cut or mixed up is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadgen.plan import Phase
+from loadgen.run import OUTCOMES, Outcome, Records, RequestRecord, Run, RunWriter, load
+from loadgen.scenario import ScenarioError
+from tests.records import failed, header, ok, run_of
+
+
+def written(folder: Path, records: list[RequestRecord]) -> Path:
+    with RunWriter(folder) as writer:
+        writer.write_header(header(rows_due=len(records)))
+        for record in records:
+            writer.append(record)
+    return folder
+
+
+def as_data(records: Records) -> dict[str, Any]:
+    columns = {f.name: getattr(records, f.name) for f in dataclasses.fields(records)}
+    return {
+        name: c if isinstance(c, list) else np.nan_to_num(c, nan=-1).tolist() for name, c in columns.items()
+    }
+
+
+instants = st.none() | st.integers(0, 10**9).map(lambda us: us / 1e6)
+counts = st.none() | st.integers(0, 10**6)
+texts = st.none() | st.text(max_size=8)
+
+
+@st.composite
+def any_record(draw: st.DrawFn, index: int = 0) -> RequestRecord:
+    gaps = draw(st.lists(st.integers(0, 2**32 - 1), max_size=4))
+    listed = st.lists(st.integers(0, 9), min_size=len(gaps) + 1, max_size=len(gaps) + 1)
+    return RequestRecord(
+        index=index,
+        request_id=draw(st.text(max_size=8)),
+        phase=draw(st.sampled_from(["warmup", "measured", "tail"])),
+        due_s=draw(st.integers(0, 10**9)) / 1e6,
+        started_s=draw(instants),
+        first_token_s=draw(st.integers(0, 10**9)) / 1e6,
+        ended_s=draw(instants),
+        outcome=draw(st.sampled_from(Outcome)),
+        status=draw(st.none() | st.integers(100, 599)),
+        error=draw(texts),
+        output_tokens=draw(counts),
+        gaps_us=gaps,
+        event_tokens=draw(st.none() | st.just(1) | listed),
+        warnings=draw(st.lists(st.text(max_size=4), max_size=2)),
+    )
+
+
+@given(st.data())
+def test_a_folder_gives_back_the_records_it_was_given(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Columns read from a folder equal the columns made in memory, whatever the records hold."""
+    records = [data.draw(any_record(index=i)) for i in range(data.draw(st.integers(0, 4)))]
+    run = load(written(tmp_path_factory.mktemp("run") / "new", records))
+    assert as_data(run.records) == as_data(Records.from_records(records))
+    assert run.torn_lines == 0
+
+
+def test_columns_hold_each_field_of_each_row() -> None:
+    """Numbers are NaN for null, outcomes and phases are codes, gaps and event tokens lie end to end."""
+    r = Records.from_records(
+        [
+            ok(7, 1.5, gaps_us=[10, 20], event_tokens=[1, 3, 2], warnings=["odd"], class_="chat"),
+            failed(9, 2.0, Outcome.REJECTED, status=429, error="busy", phase="tail"),
+        ]
+    )
+    assert r.index.tolist() == [7, 9]
+    assert [OUTCOMES[code] for code in r.outcome] == ["ok", "rejected"]
+    assert [Phase(code) for code in r.phase] == [Phase.MEASURED, Phase.TAIL]
+    assert r.status.tolist() == [200, 429]
+    assert r.first_token_s[0] == 1.6
+    assert np.isnan(r.first_token_s[1])
+    assert r.gaps_us.tolist() == [10, 20]
+    assert r.gap_start.tolist() == [0, 2, 2]
+    assert r.per_event.tolist() == [-1, 0]
+    assert r.event_tokens.tolist() == [1, 3, 2]
+    assert r.events.tolist() == [3, 0]
+    assert r.received_tokens.tolist() == [3, 0]
+    assert (r.error, r.warnings, r.class_) == ([None, "busy"], [["odd"], []], ["chat", None])
+
+
+def test_no_records_make_empty_columns() -> None:
+    """A run in which nothing fell due is still a run."""
+    run = run_of([])
+    assert len(run.records) == 0
+    assert run.records.gap_start.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gaps_us": [-1]},
+        {"gaps_us": [2**32]},
+        {"event_tokens": [1]},
+        {"event_tokens": 2},
+        {"event_tokens": [1, -1]},
+    ],
+)
+def test_gaps_and_counts_that_cannot_be_are_refused_with_their_row(changes: dict[str, Any]) -> None:
+    """The error names the row, since no line number is known in memory."""
+    with pytest.raises(ValueError, match="row 3:"):
+        Records.from_records([ok(3, 0.0, **{"gaps_us": [5]} | changes)])
+
+
+def test_a_record_is_on_disk_as_soon_as_it_was_appended(tmp_path: Path) -> None:
+    """A killed process loses no request that had ended: another reader sees the line before close."""
+    with RunWriter(tmp_path / "run") as writer:
+        writer.append(ok(0))
+        line = (tmp_path / "run" / "records.jsonl").read_bytes()
+    assert line.endswith(b"\n")
+    assert json.loads(line)["index"] == 0
+
+
+def test_all_keys_are_written_and_nothing_but_strict_json(tmp_path: Path) -> None:
+    """Absent values are null; a NaN or an infinity that slipped in becomes null too."""
+    folder = written(tmp_path / "run", [ok(0, retry_after_s=float("nan"), connect_s=float("inf"))])
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    line = json.loads((folder / "records.jsonl").read_text(), parse_constant=refuse)
+    assert set(line) == {f.encode_name for f in msgspec.structs.fields(RequestRecord)}
+    assert line["retry_after_s"] is None
+    assert line["connect_s"] is None
+    assert "class" in line
+
+
+def test_the_header_is_replaced_whole(tmp_path: Path) -> None:
+    """The last header written is the one read, and no half-written file stays behind."""
+    with RunWriter(tmp_path / "run") as writer:
+        writer.write_header(header(complete=False))
+        writer.write_header(header(complete=True, rows_due=0, notes=["warm"]))
+    assert load(tmp_path / "run").header == header(complete=True, rows_due=0, notes=["warm"])
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["records.jsonl", "run.json"]
+
+
+def test_a_folder_that_is_not_empty_is_refused_and_the_flag_named(tmp_path: Path) -> None:
+    """Two runs never mix in one folder."""
+    (tmp_path / "summary.json").touch()
+    with pytest.raises(ScenarioError, match=r"is not empty.*--out"):
+        RunWriter(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_mistake(tmp_path: Path) -> None:
+    """A file in the way is told in one line, with the flag that helps."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ScenarioError, match=r"cannot make the run folder.*--out"):
+        RunWriter(tmp_path / "file" / "run")
+
+
+def test_an_empty_folder_with_missing_parents_is_made(tmp_path: Path) -> None:
+    """Parents are made on the way; an empty folder that exists is as good as none."""
+    (tmp_path / "a").mkdir()
+    assert len(load(written(tmp_path / "a" / "b" / "c", [ok(0)])).records) == 1
+
+
+def test_a_last_line_cut_anywhere_is_left_out_and_counted(tmp_path: Path) -> None:
+    """However much of the last line was lost, the others are read; without its end mark it is whole."""
+    path = written(tmp_path / "run", [ok(0), ok(1), ok(2)]) / "records.jsonl"
+    whole = path.read_bytes()
+    last = whole.rindex(b"\n", 0, -1) + 1
+    for cut in range(last + 1, len(whole)):
+        path.write_bytes(whole[:cut])
+        run = load(path.parent)
+        is_torn = cut < len(whole) - 1
+        assert (len(run.records), run.torn_lines) == ((2, 1) if is_torn else (3, 0)), cut
+
+
+def test_a_broken_line_in_the_middle_is_an_error_with_its_place(tmp_path: Path) -> None:
+    """Only the end of the file may be cut short."""
+    path = written(tmp_path / "run", [ok(0), ok(1)]) / "records.jsonl"
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + b'{"index": 3\n' + second)
+    with pytest.raises(ScenarioError, match=r"records\.jsonl:2: "):
+        load(path.parent)
+
+
+def test_a_line_with_an_unknown_outcome_is_an_error_with_its_place(tmp_path: Path) -> None:
+    """A value outside the vocabulary is never read as something else."""
+    path = written(tmp_path / "run", [ok(0), ok(1)]) / "records.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"outcome":"ok"', b'"outcome":"fine"', 1))
+    with pytest.raises(ScenarioError, match=r"records\.jsonl:1: .*fine"):
+        load(path.parent)
+
+
+def test_a_row_recorded_twice_is_an_error_with_both_places(tmp_path: Path) -> None:
+    """Each row that fell due has exactly one record."""
+    folder = written(tmp_path / "run", [ok(4), ok(5), ok(4)])
+    with pytest.raises(ScenarioError, match=r"records\.jsonl:3: row 4 stands on line 1 already"):
+        load(folder)
+
+
+def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:
+    """A key may be added to either file; older readers pass over it."""
+    folder = written(tmp_path / "run", [ok(0)])
+    for name in ("run.json", "records.jsonl"):
+        data = json.loads((folder / name).read_text()) | {"added_later": [1]}
+        (folder / name).write_text(json.dumps(data) + "\n")
+    assert len(load(folder).records) == 1
+
+
+def test_another_schema_is_named(tmp_path: Path) -> None:
+    """A folder of another schema is refused before its keys are looked at."""
+    folder = written(tmp_path / "run", [])
+    (folder / "run.json").write_text('{"schema": 2, "run_id": 5}')
+    with pytest.raises(ScenarioError, match="schema 2 is not 1"):
+        load(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1}'])
+def test_a_broken_header_is_told_with_its_file(tmp_path: Path, text: str) -> None:
+    """Broken or foreign JSON in run.json ends in one line that names the file."""
+    folder = written(tmp_path / "run", [])
+    (folder / "run.json").write_text(text)
+    with pytest.raises(ScenarioError, match=r"run\.json: "):
+        load(folder)
+
+
+def test_what_is_not_a_run_folder_is_told_apart(tmp_path: Path) -> None:
+    """Neither an empty folder, nor a missing one, nor one without records is read as an empty run."""
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ScenarioError, match="is not a run folder"):
+            load(folder)
+    folder = written(tmp_path / "run", [])
+    (folder / "records.jsonl").unlink()
+    with pytest.raises(ScenarioError, match="no records"):
+        load(folder)
+
+
+def test_the_scenario_is_asked_by_path() -> None:
+    """What the scenario leaves out, at any depth, is None."""
+    run = Run(header(scenario={"load": {"max_in_flight": 4}, "goodput": None}), Records.from_records([]))
+    assert run.asked("load", "max_in_flight") == 4
+    assert run.asked("load", "arrivals", "kind") is None
+    assert run.asked("goodput", "ttft") is None
