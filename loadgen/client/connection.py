@@ -41,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._at_ns = 0
         self._answer: Answer | None = None
         self._complete = True  # the message of the last answer has ended
+        self._reusable = False
         self._delimited = False  # by a length or chunks, rather than by the end of the connection
         self._linger: asyncio.TimerHandle | None = None
         self.asked = 0
@@ -140,12 +141,10 @@ class Connection(asyncio.Protocol):
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        if self._parser is None or self._transport is None or self._transport.is_closing():
-            return
-        if self._parser.should_keep_alive() and self.sent_ns is not None:
+        if self._reusable and self.sent_ns is not None and not self.transport.is_closing():
             self._owner.free(self)
         else:
-            self._transport.close()
+            self.transport.close()
 
     def eof_received(self) -> None:
         at_ns = self._now_ns()
@@ -192,9 +191,13 @@ class Connection(asyncio.Protocol):
         if self._status() < 200:
             return  # an interim answer; the final one follows
         self._complete = True
+        self._reusable = self._parser_now().should_keep_alive()  # known here and never later
         if self._answer is not None:
             self._answer.end(self._at_ns)
 
     def _status(self) -> int:
+        return self._parser_now().get_status_code()
+
+    def _parser_now(self) -> httptools.HttpResponseParser:
         assert self._parser is not None
-        return self._parser.get_status_code()
+        return self._parser
