@@ -43,18 +43,18 @@ def output_tokens_per_s(run: Run) -> float | None:
     start, end = window
     ok = r.has(Outcome.OK) & (r.first_token_s < end) & (r.last_token_s >= start)
     inside = ok & (r.first_token_s >= start) & (r.last_token_s < end)
-    partly = np.flatnonzero(ok & ~inside).tolist()
-    tokens = r.received_tokens[inside].sum() + sum(_tokens_between(r, row, start, end) for row in partly)
-    return float(tokens / (end - start))
+    tokens, partly = r.received_tokens, np.flatnonzero(ok & ~inside).tolist()
+    cut = sum(tokens[row] * _share_between(r, row, start, end) for row in partly)
+    return float((tokens[inside].sum() + cut) / (end - start))
 
 
-def _tokens_between(r: Records, row: int, start_s: float, end_s: float) -> float:
+def _share_between(r: Records, row: int, start_s: float, end_s: float) -> float:
+    """The share of one row's tokens whose events lie in [start_s, end_s)."""
     since_first_us = np.cumsum([0, *r.gaps_us[r.gap_start[row] : r.gap_start[row + 1]]])
     first_us = round(r.first_token_s[row] * 1e6)
     here = (since_first_us >= start_s * 1e6 - first_us) & (since_first_us < end_s * 1e6 - first_us)
     weights = r.event_tokens[r.event_start[row] : r.event_start[row + 1]]
-    share = weights[here].sum() / weights.sum() if weights.any() else here.mean()
-    return float(share * r.received_tokens[row])
+    return float(weights[here].sum() / weights.sum() if weights.any() else here.mean())
 
 
 def makespan(run: Run) -> tuple[float | None, float | None, float | None]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loadgen.run import Floats, Mask, Records, Run
 from loadgen.scenario import Constant, Gamma
 from loadgen.stats.law import declared
 from loadgen.stats.metrics import gaps_of, span_s
+from loadgen.stats.quantiles import describe
 from loadgen.stats.summary import Summary
 
 
@@ -49,17 +51,17 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
         "output_throughput": _per(totals["output"], seconds),
         "total_token_throughput": _per(totals["input"] + totals["output"], seconds),
         "max_concurrent_requests": _busiest_second(r, ok),
-        **_milliseconds("ttft", ttft_s[ok]),
-        **_milliseconds("tpot", tpot_s[ok]),
-        **_milliseconds("itl", _itl_s(r, ok)),
-        **_milliseconds("e2el", e2el_s[ok]),
+        **_milliseconds("ttft", ttft_s[ok], per_ms=1e-3),
+        **_milliseconds("tpot", tpot_s[ok], per_ms=1e-3),
+        **_milliseconds("itl", _itl_us(r, ok), per_ms=1e3),
+        **_milliseconds("e2el", e2el_s[ok], per_ms=1e-3),
     }
 
 
-def _itl_s(r: Records, ok: Mask) -> Floats:
+def _itl_us(r: Records, ok: Mask) -> NDArray[np.uint32]:
     """Gaps between token events, and from a first event without a token (a role, say) to the first token."""
-    lead_s = span_s(r.first_token_s, r.first_event_s)[ok]
-    return np.concatenate([gaps_of(r, ok) / 1e6, lead_s[lead_s > 0]])
+    lead_us = np.rint((r.first_token_s - r.first_event_s)[ok] * 1e6)
+    return np.concatenate([gaps_of(r, ok), lead_us[lead_us > 0].astype(np.uint32)])
 
 
 def _duration_s(run: Run) -> float | None:
@@ -97,11 +99,11 @@ def _busiest_second(r: Records, ok: Mask) -> int:
     return int(np.cumsum(steps).max())
 
 
-def _milliseconds(name: str, values_s: Floats) -> dict[str, float | None]:
-    ms = values_s[~np.isnan(values_s)] * 1e3
-    stats = (ms.mean(), np.median(ms), ms.std(), np.percentile(ms, 99)) if len(ms) else (None,) * 4
-    names = (f"{stat}_{name}_ms" for stat in ("mean", "median", "std", "p99"))
-    return {key: None if value is None else float(value) for key, value in zip(names, stats, strict=True)}
+def _milliseconds(name: str, values: NDArray[Any], per_ms: float) -> dict[str, float | None]:
+    d = describe(values[~np.isnan(values)], len(values), per_ms)
+    population = None if d.mean is None else (d.sd or 0.0) * ((d.n - 1) / d.n) ** 0.5
+    stats = {"mean": d.mean, "median": d.quantiles["p50"], "std": population, "p99": d.quantiles["p99"]}
+    return {f"{stat}_{name}_ms": value for stat, value in stats.items()}
 
 
 def _per(count: float, seconds: float | None) -> float | None:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from loadgen.run import Run
+from loadgen.scenario import Constant, Poisson
 from loadgen.stats.law import declared, departures
 from tests.records import ok, run_of
 
@@ -97,3 +99,25 @@ def test_few_rows_say_nothing() -> None:
 def test_bursts_and_written_rows_declare_no_law(scenario: dict[str, Any]) -> None:
     """There is nothing to hold them against."""
     assert declared(run_of([], scenario=scenario)) is None
+
+
+@pytest.mark.parametrize("stretch", [0.7, 1.0, 1.4])
+def test_p_values_are_those_of_the_textbook_tests(stretch: float) -> None:
+    """Each against SciPy's own test of the same hypothesis on the same gaps."""
+    started = np.round(drawn(POISSON, 5) * stretch, 6)
+    gaps = np.diff(started)
+    p = {
+        found.test: found.p
+        for found in departures(arrivals(POISSON, started), Poisson(kind="poisson", rate_rps=20))
+    }
+    assert p["Kolmogorov-Smirnov on the gaps"] == pytest.approx(
+        stats.kstest(gaps * 20, "expon").pvalue, rel=0.02
+    )
+    counts = np.histogram(started, 80)[0]
+    chi2 = stats.chisquare(counts)
+    assert p["dispersion of counts per 5 gaps"] == pytest.approx(2 * min(chi2.pvalue, 1 - chi2.pvalue))
+    r = stats.pearsonr(gaps[1:], gaps[:-1])
+    assert p["correlation of successive gaps"] == pytest.approx(r.pvalue, abs=0.02)
+    uneven = departures(arrivals(POISSON, started), Constant(kind="constant", rate_rps=20))[0]
+    strays = int((np.abs(gaps * 20 - 1) > 0.5).sum())
+    assert uneven.p == pytest.approx(stats.binomtest(strays, len(gaps), 0.01, "greater").pvalue)
