@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
         if self._reusable and self.sent_ns is not None and not self.transport.is_closing():
             self._owner.free(self)
         else:
-            self.transport.close()
+            self.transport.abort()  # rather than close: what is unsent is of no use any more
 
     def eof_received(self) -> None:
         at_ns = self._now_ns()

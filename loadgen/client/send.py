@@ -84,6 +84,7 @@ class Call:
             finally:
                 if self._limit is not None:
                     self._limit.cancel()
+                self.answer.settled = _nobody_listens  # or the two would keep each other alive
         return self.record()
 
     def cut(self, outcome: Outcome, why: str | None = None) -> None:
@@ -198,6 +199,9 @@ class Call:
 
     def _since_origin_s(self, at_ns: int | None) -> float | None:
         return None if at_ns is None else self.answer.us(at_ns) / 1e6
+
+
+def _nobody_listens() -> None: ...
 
 
 def _seconds(us: int | None) -> float | None:

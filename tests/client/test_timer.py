@@ -1,0 +1,60 @@
+"""Waiting for an instant, with the real clock but next to no waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+
+import pytest
+
+from loadgen.client.timer import LoopTimer, Timer, new_timer
+
+KINDS: list[Callable[[], Timer]] = [new_timer, LoopTimer]
+
+
+@pytest.fixture(params=KINDS, ids=["platform", "loop"])
+async def timer(request: pytest.FixtureRequest) -> AsyncIterator[Timer]:
+    with closing(request.param()) as timer:
+        yield timer
+
+
+async def test_it_wakes_at_the_instant(timer: Timer) -> None:
+    """A wait ends at its instant, at most the loop's own resolution before it."""
+    at_ns = time.perf_counter_ns() + 3_000_000
+    await timer.until(at_ns)
+    assert time.perf_counter_ns() >= at_ns - 1_000_000
+
+
+async def test_an_instant_that_has_passed_is_no_wait(timer: Timer) -> None:
+    """The past returns."""
+    await timer.until(time.perf_counter_ns() - 1)
+
+
+async def test_a_ring_ends_a_wait(timer: Timer) -> None:
+    """Whoever waits for an hour, or for ever, is woken by a ring."""
+    for at_ns in (time.perf_counter_ns() + 3_600_000_000_000, None):
+        asyncio.get_running_loop().call_soon(timer.ring)
+        await timer.until(at_ns)
+
+
+async def test_a_ring_that_nobody_waits_for_is_lost(timer: Timer) -> None:
+    """A ring does not shorten a later wait."""
+    timer.ring()
+    waiting = asyncio.ensure_future(timer.until(None))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    timer.ring()
+    await waiting
+
+
+async def test_a_wait_can_be_cancelled_and_followed_by_another(timer: Timer) -> None:
+    """What was armed for a cancelled wait does not end the next one for good."""
+    waiting = asyncio.ensure_future(timer.until(time.perf_counter_ns() + 1_000_000))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    at_ns = time.perf_counter_ns() + 4_000_000
+    while time.perf_counter_ns() < at_ns:
+        await timer.until(at_ns)
