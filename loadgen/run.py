@@ -415,7 +415,7 @@ class _Lines:
                 try:
                     record = decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-                    if line.endswith(b"\n"):
+                    if line.endswith(b"\n") or isinstance(problem, msgspec.ValidationError):
                         raise ScenarioError(f"{self._path}:{number}: {problem}") from None
                     self.torn = 1
                     return

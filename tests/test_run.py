@@ -199,6 +199,14 @@ def test_a_line_with_an_unknown_outcome_is_an_error_with_its_place(tmp_path: Pat
         load(path.parent)
 
 
+def test_a_last_line_that_is_whole_but_wrong_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
+    """A missing end mark excuses a line that breaks off, and no other."""
+    path = written(tmp_path / "run", [ok(0)]) / "records.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"index": 1}')
+    with pytest.raises(ScenarioError, match=r"records\.jsonl:2: .*request_id"):
+        load(path.parent)
+
+
 def test_a_row_recorded_twice_is_an_error_with_both_places(tmp_path: Path) -> None:
     """Each row that fell due has exactly one record."""
     folder = written(tmp_path / "run", [ok(4), ok(5), ok(4)])

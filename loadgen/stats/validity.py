@@ -81,15 +81,11 @@ def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float 
     limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * ttft_s)
     remedy = "the client is late: lower the rate, close other work on this machine, or give it more cores"
     if p99 is not None and p99 > limit_s:
-        text = (
-            f"1 % of requests were sent over {_show(p99)} after they were due; the limit is {_show(limit_s)}"
-        )
+        text = f"1 % of requests were sent {_show(p99)} or more after due; the limit is {_show(limit_s)}"
         yield _invalid("send_lag", text, remedy)
-    late = float((lag_s > 1 / offered_rps).mean()) if offered_rps and len(lag_s) else 0.0
-    if late > LIMITS.late_rows:
-        gap = _show(1 / offered_rps) if offered_rps else ""
-        text = f"{late:.1%} of requests were sent later than one mean arrival gap ({gap}); the limit is "
-        yield _invalid("send_order", f"{text}{LIMITS.late_rows:.0%}", remedy)
+    if offered_rps and len(lag_s) and (late := (lag_s > 1 / offered_rps).mean()) > LIMITS.late_rows:
+        text = f"{late:.1%} of requests were sent over one mean arrival gap ({_show(1 / offered_rps)}) late"
+        yield _invalid("send_order", f"{text}; the limit is {LIMITS.late_rows:.0%}", remedy)
 
 
 def _sent(run: Run) -> Iterator[Finding]:
@@ -170,24 +166,14 @@ def _arrivals(run: Run) -> Iterator[Finding]:
 
 def _client(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Finding]:
     yield from _stalls(health, metrics)
-    for exhausted, what, remedy in (
-        (health.descriptors_exhausted, "descriptors", "raise `ulimit -n`, or lower the rate"),
-        (
-            health.ports_exhausted,
-            "ports",
-            "keep connections alive, widen the local port range, or lower the rate",
-        ),
-    ):
-        if exhausted:
-            yield _invalid(
-                f"{what}_exhausted", f"the client ran out of {what}; the server is not to blame", remedy
-            )
+    if health.descriptors_exhausted:
+        yield _exhausted("descriptors", "raise `ulimit -n`, or lower the rate")
+    if health.ports_exhausted:
+        yield _exhausted("ports", "keep connections alive, widen the local port range, or lower the rate")
     jump_s = abs(health.clock_jump_s or 0.0)
     if jump_s > LIMITS.clock_jump_s:
         text = f"the clock jumped by {_show(jump_s)}; the limit is {_show(LIMITS.clock_jump_s)}"
-        yield _invalid(
-            "clock_jump", text, "the machine slept or its clock was set during the run: run it again"
-        )
+        yield _invalid("clock_jump", text, "the machine slept, or its clock was set: run it again")
     if health.reads_with_several_events:
         share = health.reads_with_several_events / max(health.reads, 1)
         yield _info("merged_reads", f"{share:.1%} of reads held several events, which then share one instant")
@@ -212,6 +198,10 @@ def _stalls(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Fin
             f"(median) the limit is {_show(LIMITS.stall_of_gap * gap_s)}",
             remedy=remedy,
         )
+
+
+def _exhausted(what: str, remedy: str) -> Finding:
+    return _invalid(f"{what}_exhausted", f"the client ran out of {what}; the server is not to blame", remedy)
 
 
 def _invalid(name: str, text: str, remedy: str) -> Finding:

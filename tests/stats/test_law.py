@@ -111,7 +111,7 @@ def test_p_values_are_those_of_the_textbook_tests(stretch: float) -> None:
         for found in departures(arrivals(POISSON, started), Poisson(kind="poisson", rate_rps=20))
     }
     assert p["Kolmogorov-Smirnov on the gaps"] == pytest.approx(
-        stats.kstest(gaps * 20, "expon").pvalue, rel=0.02
+        stats.kstest(gaps * 20, "expon").pvalue, rel=0.06
     )
     counts = np.histogram(started, 80)[0]
     chi2 = stats.chisquare(counts)

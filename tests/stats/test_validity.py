@@ -88,7 +88,7 @@ def test_send_lag_may_be_two_milliseconds_or_a_fiftieth_of_ttft(
 def test_a_finding_says_figure_limit_and_remedy() -> None:
     """A reader learns what was found, what would have been right, and what to do."""
     finding = found(rows_late_by(0.0123))["send_lag"]
-    assert finding.text == "1 % of requests were sent over 12.3ms after they were due; the limit is 2ms"
+    assert finding.text == "1 % of requests were sent 12.3ms or more after due; the limit is 2ms"
     assert "lower the rate" in finding.remedy
 
 
