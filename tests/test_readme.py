@@ -1,0 +1,72 @@
+"""What the README says to type works as typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loadgen.scenario import parse
+from tests.end_to_end.process import loadgen, serving
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
+LINES = [line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines() if line]
+COMMANDS = [line for line in LINES if line.startswith("loadgen ") and not line.startswith("loadgen serve")]
+CHAT = next(block for kind, block in BLOCKS if kind == "yaml")
+SERVER = "http://127.0.0.1:8000"
+
+
+def at_once(command: str) -> bool:
+    """Commands that need no server and no real time."""
+    return "--virtual" in command or command.split()[1] in ("plan", "report")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a reader would stand: a clone, with the README's scenario written into it."""
+    (tmp_path / "workloads").symlink_to(ROOT / "workloads")
+    (tmp_path / "chat.yaml").write_text(CHAT)
+    return tmp_path
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[str]:
+    with serving("quickstart", cwd=folder) as (url, _):
+        yield url
+
+
+def test_there_are_exactly_two_set_up_commands_of_one_line_each() -> None:
+    """Each is one line to paste that makes its own environment."""
+    marked = re.findall(r"<!-- (\w+)-command -->\s*```sh\n(.*?)\n```", TEXT, re.DOTALL)
+    assert [name for name, _ in marked] == ["demo", "test"]
+    assert all("\n" not in command and "-m venv" in command for _, command in marked)
+
+
+def test_the_scenario_in_the_readme_is_right() -> None:
+    """It loads as printed."""
+    assert parse(CHAT, "chat.yaml").load.duration_s
+
+
+def test_the_commands_that_need_no_time_work(folder: Path) -> None:
+    """Each plan, report and simulation in the README exits 0, in the order printed."""
+    quick = [command for command in COMMANDS if at_once(command)]
+    assert len(quick) >= 6
+    for command in quick:
+        ended = loadgen(*shlex.split(command)[1:], cwd=folder)
+        assert ended.code == 0, f"{command}\n{ended.err}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [c for c in COMMANDS if not at_once(c)])
+def test_the_commands_that_send_work(folder: Path, server: str, command: str) -> None:
+    """Each run in the README, against a server where it names one, leaves answered requests and a summary."""
+    (folder / "chat.yaml").write_text(CHAT.replace(SERVER, server))
+    words = shlex.split(command.replace(SERVER, server))[1:]
+    ended = loadgen(*words, cwd=folder, timeout_s=150, MY_KEY="sk-any")
+    assert ended.code in (0, 4), ended.err  # 4 where this machine was too busy to measure
+    assert "TTFT" in ended.out
