@@ -10,6 +10,7 @@ import numpy as np
 from loadgen.run import Floats, Health, Outcome, Run
 from loadgen.stats.law import declared, departures
 from loadgen.stats.metrics import gaps_of, span_s
+from loadgen.stats.quantiles import rank
 from loadgen.stats.summary import Distribution, Finding
 from loadgen.units import show_duration, show_rate
 
@@ -77,15 +78,20 @@ def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float 
         return
     r = run.records
     lag_s = span_s(r.started_s, r.due_s)[r.measured & ~np.isnan(r.started_s)]
-    p99, ttft_s = metrics["send_lag_s"].adjusted["p99"], metrics["ttft_s"].quantiles["p50"] or 0.0
-    limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * ttft_s)
+    limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * (metrics["ttft_s"].quantiles["p50"] or 0.0))
     remedy = "the client is late: lower the rate, close other work on this machine, or give it more cores"
-    if p99 is not None and p99 > limit_s:
-        text = f"1 % of requests were sent {_show(p99)} or more after due; the limit is {_show(limit_s)}"
+    if len(lag_s) and (p99_s := _p99_but_one(lag_s)) > limit_s:
+        text = f"1 % of requests were sent {_show(p99_s)} or more after due; the limit is {_show(limit_s)}"
         yield _invalid("send_lag", text, remedy)
     if offered_rps and len(lag_s) and (late := (lag_s > 1 / offered_rps).mean()) > LIMITS.late_rows:
         text = f"{late:.1%} of requests were sent over one mean arrival gap ({_show(1 / offered_rps)}) late"
         yield _invalid("send_order", f"{text}; the limit is {LIMITS.late_rows:.0%}", remedy)
+
+
+def _p99_but_one(lag_s: Floats) -> float:
+    """The p99; in fewer than 100 rows not the worst of them, which may be one hiccup of the machine."""
+    n = len(lag_s)
+    return float(np.sort(lag_s)[max(0, min(rank(99, n), n - 1) - 1)])
 
 
 def _sent(run: Run) -> Iterator[Finding]:
