@@ -25,7 +25,7 @@ class Answer:
 
     __slots__ = (
         "_body", "_body_bytes", "_origin_ns", "ended_us", "error", "headers_us", "last_read_ns", "location",
-        "misfit", "outcome", "retry_after_s", "settled", "status", "stream",
+        "misfit", "outcome", "retry_after_s", "sent_ns", "settled", "status", "stream",
     )  # fmt: skip
 
     def __init__(self, origin_ns: int, settled: Callable[[], None]) -> None:
@@ -33,6 +33,7 @@ class Answer:
         self.settled = settled
         self._body = b""
         self._body_bytes = 0
+        self.sent_ns: int | None = None  # when the last byte of the request had left our buffers
         self.status: int | None = None
         self.location: str | None = None
         self.misfit: str | None = None  # why a 200 is not the stream we asked for
@@ -98,7 +99,8 @@ class Answer:
             self._settle(Outcome.BROKEN, why, at_ns)
 
     def unheard(self) -> None:
-        """A kept connection had died before any byte of the answer: the server never saw the request."""
+        """A kept connection had died before any byte of the answer: the request is as good as not sent."""
+        self.sent_ns = None
         self.settled()
 
     def garbled(self, why: str, at_ns: int) -> None:

@@ -27,8 +27,7 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """Carries one request at a time and tells its Answer what arrives.
 
-    `sent_ns`: when the last byte of the request had left our buffers. `connect_ns`, `tls_ns`: what opening
-    took. `asked`: requests so far.
+    `connect_ns`, `tls_ns`: what opening took. `asked`: requests so far.
     """
 
     def __init__(self, owner: Owner, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -40,12 +39,12 @@ class Connection(asyncio.Protocol):
         self._bytes = 0  # of this answer
         self._at_ns = 0
         self._answer: Answer | None = None
+        self._sent = True  # nothing of the request is left in our buffers
         self._complete = True  # the message of the last answer has ended
         self._reusable = False
         self._delimited = False  # by a length or chunks, rather than by the end of the connection
         self._linger: asyncio.TimerHandle | None = None
         self.asked = 0
-        self.sent_ns: int | None = None
         self.connect_ns = 0
         self.tls_ns: int | None = None
         self.is_lost = False
@@ -66,14 +65,14 @@ class Connection(asyncio.Protocol):
 
     def ask(self, request: bytes, answer: Answer) -> None:
         """Send `request`; what comes back goes to `answer`."""
-        self._answer, self._complete, self._bytes, self.sent_ns = answer, False, 0, None
+        self._answer, self._sent, self._complete, self._bytes = answer, False, False, 0
         self.asked += 1
         if self.is_lost:
             self._tell_lost(None)
             return
         self.transport.write(request)
         if self.transport.get_write_buffer_size() == 0:
-            self.sent_ns = self._now_ns()
+            self._have_sent()
 
     def hang_up(self, answer: Answer) -> None:
         """Close at once, unless `answer` has left this connection already."""
@@ -91,8 +90,13 @@ class Connection(asyncio.Protocol):
         self.adopt(transport)
 
     def resume_writing(self) -> None:
-        if self.sent_ns is None:
-            self.sent_ns = self._now_ns()
+        if not self._sent:
+            self._have_sent()
+
+    def _have_sent(self) -> None:
+        self._sent = True
+        if self._answer is not None:
+            self._answer.sent_ns = self._now_ns()
 
     def data_received(self, data: bytes) -> None:
         self._at_ns = self._now_ns()
@@ -141,7 +145,7 @@ class Connection(asyncio.Protocol):
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        if self._reusable and self.sent_ns is not None and not self.transport.is_closing():
+        if self._reusable and self._sent and not self.transport.is_closing():
             self._owner.free(self)
         else:
             self.transport.abort()  # rather than close: what is unsent is of no use any more

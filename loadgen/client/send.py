@@ -138,17 +138,17 @@ class Call:
         self._limit = asyncio.get_running_loop().call_later(soonest_s + 0.001, self._check_limits)
 
     def _next_limit(self) -> tuple[int, Outcome, str]:
-        limits, connection, answer = self._sender.timeouts, self._connection, self.answer
+        limits, answer = self._sender.timeouts, self.answer
         assert self.started_ns is not None
         found = [_limit(self.started_ns, limits.total_s, Outcome.TIMEOUT_TOTAL, "not over within {}")]
-        if connection is None:
+        if self._connection is None:
             why = "no connection within {}"
             found += [_limit(self._connecting_ns, limits.connect_s, Outcome.TIMEOUT_CONNECT, why)]
         elif answer.stream.first_token_us is not None and answer.last_read_ns is not None:
             found += [_limit(answer.last_read_ns, limits.idle_s, Outcome.TIMEOUT_IDLE, "silent for {}")]
-        elif connection.sent_ns is not None:
+        elif answer.sent_ns is not None:
             why = "no token within {} of sending"
-            found += [_limit(connection.sent_ns, limits.first_token_s, Outcome.TIMEOUT_FIRST_TOKEN, why)]
+            found += [_limit(answer.sent_ns, limits.first_token_s, Outcome.TIMEOUT_FIRST_TOKEN, why)]
         return min(found)
 
     # --- record ---------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Call:
             started_s=self._since_origin_s(self.started_ns),
             reused=self._reused,
             attempts=self._attempts,
-            sent_s=self._since_origin_s(connection.sent_ns) if connection else None,
+            sent_s=self._since_origin_s(answer.sent_ns),
             headers_s=_seconds(answer.headers_us),
             first_event_s=_seconds(stream.first_event_us),
             first_token_s=_seconds(stream.first_token_us),

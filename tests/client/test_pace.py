@@ -69,6 +69,17 @@ def test_every_row_starts_at_its_due_instant(due_us: list[int], answer_s: float)
         assert record.first_token_s == pytest.approx(record.due_s + answer_s, abs=3e-6)
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=30), st.integers(1, 5))
+def test_a_connection_handed_on_in_the_same_instant_mixes_nothing_up(due: list[int], answer: int) -> None:
+    """Where one request ends as the next falls due, each keeps its own instants on their connection."""
+    due_s = sorted(tenth / 10 for tenth in due)
+    ran = run_plan(plan_of(due_s), answering(answer / 10))
+    for record in ran.records:
+        assert record.sent_s == pytest.approx(record.due_s, abs=2e-6)
+        assert record.first_token_s == pytest.approx(record.due_s + answer / 10, abs=3e-6)
+
+
 # --- the tail -----------------------------------------------------------------------------------------------
 
 
