@@ -68,7 +68,7 @@ def _figure_row(row: Row, baseline: str, others: list[str]) -> list[str]:
 
 
 def _times(ratio: float) -> str:
-    return f"{number(ratio, 3)}x" if ratio >= 0.01 or ratio == 0 else "<0.01x"
+    return f"{number(ratio, 3)}x" if ratio >= 0.01 or ratio == 0 else f"{ratio:.1g}x"
 
 
 def _marks_of_comparison(c: Comparison, rows: list[list[str]]) -> list[str]:
