@@ -50,6 +50,10 @@ class Connection(asyncio.Protocol):
         self.is_lost = False
 
     @property
+    def is_usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
     def transport(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
@@ -178,12 +182,14 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._headers = {}
+        if self._complete:
+            self._reusable = False  # a second answer to one request: this connection cannot be trusted
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        if self._status() >= 200 and self._answer is not None:
+        if self._answer is not None and not self._complete and self._status() >= 200:
             self._delimited = not self._headers.keys().isdisjoint((b"transfer-encoding", b"content-length"))
             self._answer.head(self._status(), self._headers, self._at_ns)
 
@@ -192,8 +198,8 @@ class Connection(asyncio.Protocol):
             self._answer.body(data, self._at_ns)
 
     def on_message_complete(self) -> None:
-        if self._status() < 200:
-            return  # an interim answer; the final one follows
+        if self._complete or self._status() < 200:  # an interim answer: the final one follows
+            return
         self._complete = True
         self._reusable = self._parser_now().should_keep_alive()  # known here and never later
         if self._answer is not None:

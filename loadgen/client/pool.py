@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ from loadgen.client.connection import Connection
 from loadgen.run import Health
 from loadgen.scenario import Target
 
+MANY_DESCRIPTORS = 1_000_000
 FOREVER_S = 86_400.0  # the caller's own limit ends a handshake
 
 
@@ -50,6 +53,7 @@ class Pool:
 
     async def __aenter__(self) -> Self:
         """Look the target's name up, once for the whole run. A name without an address fails each connect."""
+        allow_many_descriptors()
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
                 self._host, self._port, type=socket.SOCK_STREAM
@@ -71,28 +75,28 @@ class Pool:
         """A kept connection that is thought to live, or None."""
         while self._idle:
             connection = self._idle.pop()
-            if not connection.is_lost:
+            if connection.is_usable:
                 return connection
         return None
 
     async def connect(self) -> Connection:
         """A new connection, ready for a request. Raises OSError, for TLS as well."""
-        last: OSError = OSError(self._unresolved or f"{self._host} has no address")
-        for address in tuple(self._addresses):
-            try:
-                connection = await self._connect_to(address)
-            except OSError as error:
-                self._note(last := error)
-            else:
-                if address != self._addresses[0]:  # the next ones start with the address that works
-                    self._addresses.remove(address)
-                    self._addresses.insert(0, address)
-                return connection
-        raise last
-
-    async def _connect_to(self, address: str) -> Connection:
-        loop = asyncio.get_running_loop()
+        addresses = self._addresses
         start_ns = self._now_ns()
+        for address in addresses:
+            try:
+                connection = await self._connect_to(address, start_ns)
+            except OSError as error:
+                self._note(error)
+                if address == addresses[-1]:
+                    raise
+            else:  # the next ones start with the address that works
+                self._addresses = [address, *(other for other in addresses if other != address)]
+                return connection
+        raise OSError(self._unresolved or f"{self._host} has no address")
+
+    async def _connect_to(self, address: str, start_ns: int) -> Connection:
+        loop = asyncio.get_running_loop()
         connection = Connection(self, self._now_ns)
         transport, _ = await loop.create_connection(lambda: connection, address, self._port)
         connected_ns = self._now_ns()
@@ -130,7 +134,7 @@ class Pool:
         if self._keep_alive:
             self._idle.append(connection)
         else:
-            connection.transport.close()
+            connection.abort()
 
     def lost(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -141,3 +145,15 @@ class Pool:
         self._health.reads += 1
         self._health.reads_with_several_events += tokens > 1
         self._on_tokens(tokens)
+
+
+def allow_many_descriptors() -> None:
+    """Raise this process's limit of open files as far as the system lets us: a connection is one."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY_DESCRIPTORS if most == resource.RLIM_INFINITY else most
+    with suppress(ValueError, OSError):  # macOS has a further limit that it does not tell
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

@@ -13,11 +13,13 @@ import pytest
 
 from loadgen.client import Counters, Stop, run
 from loadgen.client.health import calm_garbage_collector
+from loadgen.client.pool import Pool, allow_many_descriptors
 from loadgen.plan import Plan
 from loadgen.run import Health, Outcome, RequestRecord
+from loadgen.scenario import Target
 from tests.client.runs import plan_of, scenario_of
 from tests.client.streams import plain
-from tests.fakes import RESET, Reply, ScriptedServer, event, self_signed, stream_reply
+from tests.fakes import HANG, RESET, Reply, ScriptedServer, event, self_signed, stream_reply
 
 Main = Callable[[], Coroutine[Any, Any, None]]
 
@@ -37,8 +39,9 @@ def on_loop(request: pytest.FixtureRequest) -> Callable[[Main], None]:
 
 
 async def load(url: str, plan: Plan, prompt: str = "hi", **target: Any) -> tuple[list[RequestRecord], Health]:
-    """The records, by index, of a run against `url`."""
-    scenario = scenario_of(target={"base_url": url} | target)
+    """The records, by index, of a run against `url`; no request may take long."""
+    limits = {"connect": "150ms", "first_token": "150ms"} if prompt == "hi" else {}
+    scenario = scenario_of(target={"base_url": url} | target, timeouts=limits)
     assert scenario.target is not None
     records: list[RequestRecord] = []
     health = await run(
@@ -239,10 +242,90 @@ def test_tls(on_loop: Callable[[Main], None], tmp_path: Path) -> None:
     on_loop(main)
 
 
+def test_tls_spoken_to_a_plain_server(on_loop: Callable[[Main], None]) -> None:
+    """A server that never answers the handshake is a connect timeout; one that closes is a connect error."""
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            (hung,), _ = await load(
+                f"https://127.0.0.1:{silent.getsockname()[1]}", plan_of([0.0]), insecure=True
+            )
+        async with ScriptedServer(HANG, on_accept=lambda _: "close") as closing:
+            (closed,), _ = await load(closing.url.replace("http:", "https:"), plan_of([0.0]), insecure=True)
+        async with ScriptedServer(HANG) as plain_server:
+            (mixed_up,), _ = await load(
+                plain_server.url.replace("http:", "https:"), plan_of([0.0]), insecure=True
+            )
+        assert hung.outcome is Outcome.TIMEOUT_CONNECT
+        assert closed.outcome is Outcome.CONNECT_ERROR
+        assert mixed_up.outcome is Outcome.CONNECT_ERROR
+        assert "version" in (mixed_up.error or "").lower()
+
+    on_loop(main)
+
+
+def test_a_silent_server(on_loop: Callable[[Main], None]) -> None:
+    """The first token's limit ends the request at the limit and not before."""
+
+    async def main() -> None:
+        async with ScriptedServer(HANG) as server:
+            (record,), _ = await load(server.url, plan_of([0.0]))
+            await server.until(lambda: server.open_connections == 0)
+        assert record.outcome is Outcome.TIMEOUT_FIRST_TOKEN
+        assert (record.ended_s or 0) >= (record.sent_s or 9) + 0.15
+
+    on_loop(main)
+
+
+def test_a_name_with_several_addresses(on_loop: Callable[[Main], None]) -> None:
+    """localhost may stand for ::1 first: the address that answers is found."""
+
+    async def main() -> None:
+        async with ScriptedServer(stream_reply()) as server:
+            url = server.url.replace("127.0.0.1", "localhost")
+            records, _ = await load(url, plan_of([0.0, 0.0]))
+        assert {record.outcome for record in records} == {Outcome.OK}
+
+    on_loop(main)
+
+
+def test_an_ipv6_address(on_loop: Callable[[Main], None]) -> None:
+    """A base URL may hold an IPv6 address in brackets, and the Host header repeats it."""
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(plain(429))
+        writer.close()
+
+    async def main() -> None:
+        try:
+            server = await asyncio.start_server(serve, "::1", 0)
+        except OSError:
+            pytest.skip("no IPv6 here")
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            (record,), _ = await load(f"http://[::1]:{port}", plan_of([0.0]))
+        assert record.outcome is Outcome.REJECTED
+        assert f"Host: [::1]:{port}\r\n".encode() in heads[0]
+
+    on_loop(main)
+
+
+def test_the_limit_of_open_files_is_raised() -> None:
+    """A shell's default of some hundred descriptors does not bound the requests in flight."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+    try:
+        allow_many_descriptors()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def test_connections_do_not_delay_small_writes(on_loop: Callable[[Main], None]) -> None:
     """TCP_NODELAY is on: a request is never held back for an acknowledgement."""
-    from loadgen.client.pool import Pool
-    from loadgen.scenario import Target
 
     async def main() -> None:
         async with ScriptedServer(stream_reply()) as server:

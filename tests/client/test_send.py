@@ -300,3 +300,19 @@ def test_counters_tell_ok_rejected_and_failed_apart() -> None:
     counters = ran.counters
     assert (counters.done, counters.ok, counters.rejected, counters.failed) == (3, 1, 1, 1)
     assert (counters.due, counters.sent, counters.in_flight, counters.in_flight_max) == (3, 3, 0, 3)
+
+
+def test_two_answers_to_one_request() -> None:
+    """The first one counts, and the connection is not used again."""
+    twice = plain(429, b"first") + plain(500, b"second")
+    ran = run_plan(plan_of([0.0, 1.0]), writing((0.1, twice)))
+    assert [(record.status, record.error) for record in ran.records] == [(429, "first")] * 2
+    assert len(ran.links) == 2
+
+
+def test_bytes_behind_an_answer() -> None:
+    """What follows a complete answer in the same read does not spoil it, but ends the connection."""
+    whole = HEAD + chunk(say("a", "stop") + bill(1) + DONE) + LAST_CHUNK
+    ran = run_plan(plan_of([0.0, 1.0]), writing((0.1, whole + b"\x00garbage")))
+    assert ran.outcomes == {0: "ok", 1: "ok"}
+    assert len(ran.links) == 2
