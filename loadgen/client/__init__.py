@@ -45,8 +45,8 @@ async def run(
     before the first row. on_record: called once for every row that fell due, as it ends; if it raises, the
     run ends, what is in flight is recorded as aborted, and the exception comes out here.
 
-    While measured rows are in flight, tail rows keep falling due; when the last measured row has ended, the
-    tail rows still in flight are cut and recorded as aborted, and those not yet due leave no record.
+    While measured rows are in flight, tail rows keep falling due. When the last measured row has ended, what
+    is still in flight (tail, warm-up) is cut and recorded as aborted; rows not yet due leave no record.
 
     now_ns, timer: the clock and how to wait for an instant of it, for event loops that keep their own time.
 
@@ -76,14 +76,12 @@ async def run(
             )
             pace = Pace(
                 asks,
-                sender.call,
+                sender,
                 scenario,
-                origin_ns=origin_ns,
                 on_record=on_record,
                 counters=counters,
                 stop=stop,
                 timer=rows_timer,
-                now_ns=now_ns,
             )
             async with Probe(plan.window, health, origin_ns=origin_ns, timer=probe_timer, now_ns=now_ns):
                 await pace.run()

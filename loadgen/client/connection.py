@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -30,7 +29,7 @@ class Connection(asyncio.Protocol):
     `connect_ns`, `tls_ns`: what opening took. `asked`: requests so far.
     """
 
-    def __init__(self, owner: Owner, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(self, owner: Owner, now_ns: Callable[[], int]) -> None:
         self._owner = owner
         self._now_ns = now_ns
         self._transport: asyncio.Transport | None = None

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from loadgen.client.ahead import Ahead
 from loadgen.client.control import Counters, Stop
 from loadgen.client.request import Ask
+from loadgen.client.send import Call, Sender
 from loadgen.client.timer import Timer
 from loadgen.plan import Phase
 from loadgen.run import Outcome, RequestRecord
 from loadgen.scenario import Scenario
 
 IDLE_NS = 500_000  # with this long to the next due instant there is time to write another request
-
-
-class Following(Protocol):
-    """A request on its way, as `send.Call` is one."""
-
-    @property
-    def ask(self) -> Ask: ...
-    async def run(self) -> RequestRecord: ...
-    def cut(self, outcome: Outcome, why: str | None = None) -> None: ...
-    def record(self) -> RequestRecord: ...
 
 
 class Pace:
@@ -39,30 +28,28 @@ class Pace:
     def __init__(
         self,
         asks: Ahead,
-        call: Callable[[Ask], Following],
+        sender: Sender,
         scenario: Scenario,
         *,
-        origin_ns: int,
         on_record: Callable[[RequestRecord], None],
         counters: Counters,
         stop: Stop,
         timer: Timer,
-        now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._asks = asks
-        self._call = call
+        self._sender = sender
         self._max_in_flight = scenario.load.max_in_flight
         self._max_concurrency = scenario.load.max_concurrency
-        self._origin_ns = origin_ns
+        self._origin_ns = sender.origin_ns
         self._drain_ns = round(scenario.drain_s * 1e9)
         self._on_record = on_record
         self._counters = counters
         self._stop = stop
         self._timer = timer
-        self._now_ns = now_ns
+        self._now_ns = sender.now_ns
         self._measured = 0  # measured rows that fell due and have not ended
-        self._in_flight: dict[Following, asyncio.Task[None]] = {}
-        self._waiting: deque[Following] = deque()  # for a slot of max_concurrency
+        self._in_flight: dict[Call, asyncio.Task[None]] = {}
+        self._waiting: deque[Call] = deque()  # for a slot of max_concurrency
         self._trouble: BaseException | None = None
         self._lag_from_ns = 0
 
@@ -104,7 +91,7 @@ class Pace:
     def _due(self, ask: Ask) -> None:
         self._counters.due += 1
         self._note_lag(self._now_ns() - self._origin_ns - ask.due_ns)
-        call = self._call(ask)
+        call = Call(self._sender, ask)
         if self._max_in_flight is not None and len(self._in_flight) >= self._max_in_flight:
             self._counters.unsent += 1
             call.cut(Outcome.UNSENT, f"{self._max_in_flight} requests were in flight (max_in_flight)")
@@ -124,11 +111,11 @@ class Pace:
 
     # --- requests in flight ---------------------------------------------------------------------------------
 
-    def _start(self, call: Following) -> None:
+    def _start(self, call: Call) -> None:
         self._counters.started()
         self._in_flight[call] = asyncio.get_running_loop().create_task(self._follow(call))
 
-    async def _follow(self, call: Following) -> None:
+    async def _follow(self, call: Call) -> None:
         outcome = Outcome.ABORTED
         try:
             record = await call.run()
@@ -141,7 +128,7 @@ class Pace:
             self._counters.ended(outcome)
             self._row_ended(call)
 
-    def _row_ended(self, call: Following) -> None:
+    def _row_ended(self, call: Call) -> None:
         self._measured -= call.ask.phase is Phase.MEASURED
         if not self._measured:
             self._timer.ring()

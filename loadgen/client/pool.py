@@ -142,6 +142,7 @@ class Pool:
             self._emptied.set_result(None)
 
     def read(self, tokens: int) -> None:
+        """A read that brought this many token events, one at least."""
         self._health.reads += 1
         self._health.reads_with_several_events += tokens > 1
         self._on_tokens(tokens)

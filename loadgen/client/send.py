@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
-from typing import Protocol
 
 from loadgen.client.answer import Answer
 from loadgen.client.connection import Connection
+from loadgen.client.pool import Pool
 from loadgen.client.request import Ask
 from loadgen.plan import Phase
 from loadgen.run import Outcome, PhaseName, RequestRecord
@@ -18,23 +17,18 @@ from loadgen.units import show_duration
 PHASES: dict[Phase, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
 
 
-class Connections(Protocol):
-    def take(self) -> Connection | None: ...
-    async def connect(self) -> Connection: ...
-
-
 class Sender:
     """What all calls of a run share. `secrets` never reach a record; instants count from `origin_ns`."""
 
     def __init__(
         self,
-        pool: Connections,
+        pool: Pool,
         timeouts: Timeouts,
         *,
         origin_ns: int,
-        model: str | None = None,
-        secrets: tuple[str, ...] = (),
-        now_ns: Callable[[], int] = time.perf_counter_ns,
+        model: str | None,
+        secrets: tuple[str, ...],
+        now_ns: Callable[[], int],
     ) -> None:
         self.pool = pool
         self.timeouts = timeouts
@@ -43,12 +37,9 @@ class Sender:
         self.now_ns = now_ns
         self._secrets = secrets
 
-    def call(self, ask: Ask) -> Call:
-        return Call(self, ask)
-
     def masked(self, text: str | None) -> str | None:
-        for secret in self._secrets if text else ():
-            text = text.replace(secret, "***") if text else text
+        for secret in self._secrets:
+            text = text and text.replace(secret, "***")
         return text
 
 
@@ -65,7 +56,6 @@ class Call:
         self._limit: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
         self._connecting_ns = 0
-        self._connected = False  # by a connection opened for this request
         self._reused: bool | None = None
         self._attempts = 0
         self.started_ns: int | None = None
@@ -103,16 +93,11 @@ class Call:
         self._check_limits()
         connection = self._sender.pool.take()
         self._reused = connection is not None
-        await self._ask(connection or await self._connect())
+        await self._ask(connection or await self._sender.pool.connect())
         if self.answer.outcome is None:  # a kept connection had died: once more, on a new one
             self._attempts, self._reused, self._connection = 2, False, None
             self._connecting_ns = self._now_ns()
-            await self._ask(await self._connect())
-
-    async def _connect(self) -> Connection:
-        connection = await self._sender.pool.connect()
-        self._connected = True
-        return connection
+            await self._ask(await self._sender.pool.connect())
 
     async def _ask(self, connection: Connection) -> None:
         self._connection = connection
@@ -155,7 +140,7 @@ class Call:
 
     def record(self) -> RequestRecord:
         """What happened, once the answer is settled."""
-        ask, answer, stream, connection = self.ask, self.answer, self.answer.stream, self._connection
+        ask, answer, stream = self.ask, self.answer, self.answer.stream
         assert answer.outcome is not None
         record = RequestRecord(
             index=ask.index,
@@ -184,18 +169,25 @@ class Call:
             event_tokens=stream.event_tokens(),
             warnings=answer.warnings(),
         )
-        if connection is not None and self._connected:
-            record.connect_s = _seconds(connection.connect_ns // 1000)
-            record.tls_s = None if connection.tls_ns is None else _seconds(connection.tls_ns // 1000)
         if stream.events or stream.usage or answer.outcome is Outcome.OK:
             record.output_tokens, record.tokens_from = stream.output_tokens()
-        if usage := stream.usage:
+        self._add_connection(record)
+        self._add_usage(record)
+        return record
+
+    def _add_connection(self, record: RequestRecord) -> None:
+        if self._connection is not None and not self._reused:
+            record.connect_s = _seconds(self._connection.connect_ns // 1000)
+            if self._connection.tls_ns is not None:
+                record.tls_s = _seconds(self._connection.tls_ns // 1000)
+
+    def _add_usage(self, record: RequestRecord) -> None:
+        if usage := self.answer.stream.usage:
             record.prompt_tokens = usage.prompt_tokens
             if usage.prompt_tokens_details:
                 record.cached_tokens = usage.prompt_tokens_details.cached_tokens
             if usage.completion_tokens_details:
                 record.reasoning_tokens = usage.completion_tokens_details.reasoning_tokens
-        return record
 
     def _since_origin_s(self, at_ns: int | None) -> float | None:
         return None if at_ns is None else self.answer.us(at_ns) / 1e6

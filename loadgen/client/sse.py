@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-Event = tuple[
-    bytes, bytes
-]  # (name, data); the name is b"" unless the server gave one, b"error" for an `error:` field
+# (name, data); the name is b"" unless the server gave one, and b"error" for an `error:` field.
+Event = tuple[bytes, bytes]
 
 EVENT_LIMIT = 64 * 2**20
 
@@ -31,16 +30,14 @@ class Splitter:
         """The events that `data` completes. Raises EventTooLongError."""
         if self._drop_lf or b"\r" in data:
             data = self._unix_lines(data)
-        rest = self._rest
-        if rest:
-            ends = b"\n\n" in data or (rest.endswith(b"\n") and data.startswith(b"\n"))
-            if not ends:
-                return self._keep(data)
+        if rest := self._rest:
+            if b"\n\n" not in data and not (rest.endswith(b"\n") and data.startswith(b"\n")):
+                self._keep(data)
+                return []
             data = bytes(rest) + data
             rest.clear()
-        *blocks, tail = data.split(b"\n\n")
-        if tail:
-            self._keep(tail)
+        *blocks, unfinished = data.split(b"\n\n")
+        self._keep(unfinished)
         return [event for block in blocks if (event := _event(block))]
 
     def end(self) -> list[Event]:
@@ -49,20 +46,16 @@ class Splitter:
         self._rest.clear()
         return [event] if (event := _event(block)) else []
 
-    def _keep(self, data: bytes) -> list[Event]:
+    def _keep(self, data: bytes) -> None:
         self._rest += data
         if len(self._rest) > EVENT_LIMIT:
             raise EventTooLongError
-        return []
 
     def _unix_lines(self, data: bytes) -> bytes:
         if not data:
             return data
-        if self._drop_lf and data.startswith(b"\n"):
-            data = data[1:]
-            self._drop_lf = False
-            if not data:
-                return data
+        if self._drop_lf:
+            data = data.removeprefix(b"\n")
         self._drop_lf = data.endswith(b"\r")
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 

@@ -27,9 +27,8 @@ class Stream:
 
     def __init__(self) -> None:
         self._splitter = Splitter()
-        self._counts: array[int] | None = array(
-            "I"
-        )  # tokens so far, by the usage in each event; None: not in each
+        # Tokens so far by the usage in each token event; None as soon as one has none.
+        self._counts: array[int] | None = array("I")
         self.events = 0  # token events
         self.gaps_us = array("I")
         self.first_event_us: int | None = None
