@@ -13,10 +13,10 @@ from loadgen.client.pace import Pace
 from loadgen.client.pool import Pool
 from loadgen.client.request import Form
 from loadgen.client.send import Sender
-from loadgen.client.timer import Timer, new_timer
 from loadgen.plan import Plan
 from loadgen.run import Health, RequestRecord
 from loadgen.scenario import Scenario, Target
+from loadgen.timer import Timer, new_timer
 
 __all__ = ["Counters", "Stop", "run"]
 

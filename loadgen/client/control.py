@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from loadgen.client.timer import Timer
 from loadgen.run import Outcome
+from loadgen.timer import Timer
 
 
 @dataclass

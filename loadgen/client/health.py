@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from loadgen.client.timer import Timer
 from loadgen.plan import Window
 from loadgen.run import Health
+from loadgen.timer import Timer
 
 PROBE_NS = 10_000_000
 CLOCK_JUMP_S = 0.5

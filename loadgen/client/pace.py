@@ -10,10 +10,10 @@ from loadgen.client.ahead import Ahead
 from loadgen.client.control import Counters, Stop
 from loadgen.client.request import Ask
 from loadgen.client.send import Call, Sender
-from loadgen.client.timer import Timer
 from loadgen.plan import Phase
 from loadgen.run import Outcome, RequestRecord
 from loadgen.scenario import Scenario
+from loadgen.timer import Timer
 
 IDLE_NS = 500_000  # with this long to the next due instant there is time to write another request
 

@@ -7,7 +7,6 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -15,16 +14,9 @@ import numpy as np
 from loadgen.engine.batching import Idle, Scheduler, Sequence, Step
 from loadgen.engine.cost import step_cost
 from loadgen.scenario import Engine
+from loadgen.timer import Timer
 
 _KEPT_STEPS = 100_000
-
-
-class Clock(Protocol):
-    """What a device needs of an Alarm."""
-
-    def now_ns(self) -> int: ...
-    async def until(self, due_ns: int | None) -> None: ...
-    def ring(self) -> None: ...
 
 
 class Stamps(msgspec.Struct):
@@ -56,11 +48,11 @@ class Device:
     and that is counted.
     """
 
-    def __init__(self, engine: Engine, clock: Clock, speed: float = 1.0) -> None:
+    def __init__(self, engine: Engine, timer: Timer, speed: float = 1.0) -> None:
         self._scheduler = Scheduler(engine)
         self._cost = step_cost(engine.cost)
-        self._clock = clock
-        self._origin_ns = clock.now_ns()
+        self._timer = timer
+        self._origin_ns = timer.now_ns()
         self._ns_per_s = 1e9 / speed  # wall nanoseconds in one of the engine's seconds
         self._calls: dict[int, Call] = {}
         self._resting = False
@@ -72,10 +64,10 @@ class Device:
         """Queue a call; False when the queue is full."""
         if not self._scheduler.add(call.sequence, self._now_s()):
             return False
-        call.stamps.accept_ns = self._clock.now_ns()
+        call.stamps.accept_ns = self._timer.now_ns()
         self._calls[call.sequence.id] = call
         if self._resting:
-            self._clock.ring()
+            self._timer.ring()
         return True
 
     def cancel(self, call: Call) -> None:
@@ -107,7 +99,7 @@ class Device:
 
     async def _rest(self, until_s: float) -> float:
         self._resting = True
-        await self._clock.until(None if until_s == math.inf else self._instant_ns(until_s))
+        await self._timer.until(None if until_s == math.inf else self._instant_ns(until_s))
         self._resting = False
         return min(self._now_s(), until_s)
 
@@ -115,7 +107,7 @@ class Device:
         """Take as long as the step costs, hand out its tokens; when the next step starts."""
         self._stamp_admitted(step)
         end_s = start_s + self._cost(step)
-        await self._clock.until(self._instant_ns(end_s))
+        await self._timer.until(self._instant_ns(end_s))
         late_s = self._now_s() - end_s
         self._steps += 1
         self._late_ns.append(round(late_s * self._ns_per_s))
@@ -129,7 +121,7 @@ class Device:
     def _stamp_admitted(self, step: Step) -> None:
         for chunk in step.prefill:
             if chunk.start == 0:
-                self._calls[chunk.sequence.id].stamps.admit_ns = self._clock.now_ns()
+                self._calls[chunk.sequence.id].stamps.admit_ns = self._timer.now_ns()
 
     def _emit(self, step: Step) -> None:
         for sequence in step.emits:
@@ -137,15 +129,15 @@ class Device:
             if call is None:  # cancelled while the step ran
                 continue
             if sequence.emitted_tokens == 1:
-                call.stamps.first_token_ns = self._clock.now_ns()
+                call.stamps.first_token_ns = self._timer.now_ns()
             if sequence.emitted_tokens == sequence.output_tokens:
-                call.stamps.last_token_ns = self._clock.now_ns()
+                call.stamps.last_token_ns = self._timer.now_ns()
                 del self._calls[sequence.id]
                 call.done.set_result(None)
             call.emit(sequence.emitted_tokens)
 
     def _now_s(self) -> float:
-        return (self._clock.now_ns() - self._origin_ns) / self._ns_per_s
+        return (self._timer.now_ns() - self._origin_ns) / self._ns_per_s
 
     def _instant_ns(self, at_s: float) -> int:
         return self._origin_ns + round(at_s * self._ns_per_s)

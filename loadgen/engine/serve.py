@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from uuid import uuid4
 
@@ -14,11 +15,11 @@ from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Handler
 
 from loadgen import __version__
-from loadgen.engine.alarm import Alarm
 from loadgen.engine.batching import RETRY_AFTER_S, Sequence
 from loadgen.engine.device import Call, Device, Stamps
 from loadgen.engine.dialect import Answer, Ask, Refusal, read_chat, read_completion
 from loadgen.scenario import Engine
+from loadgen.timer import new_timer
 
 _MAX_BODY_BYTES = 64 * 2**20
 _KEPT_REQUESTS = 100_000
@@ -48,8 +49,8 @@ async def serve(
     When stopping, new requests get 503; running ones have `grace_s` seconds to end, then their connections
     are closed. Raises ScenarioError for a cost without a profile, OSError where the port cannot be had.
     """
-    with Alarm() as alarm:
-        service = _Service(engine.model_name, Device(engine, alarm, speed), api_key)
+    with closing(new_timer()) as timer:
+        service = _Service(engine.model_name, Device(engine, timer, speed), api_key)
         # Cancelling the handler of a lost connection is how a sequence learns that its client is gone.
         runner = web.AppRunner(
             service.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.25

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from loadgen.client import Counters, Stop, run
-from loadgen.client.timer import LoopTimer
 from loadgen.plan import Phase, Plan, PromptRecipe, Window
 from loadgen.run import Health, RequestRecord
 from loadgen.scenario import Scenario
+from loadgen.timer import LoopTimer
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, say
 from tests.virtual_loop import Link, Peer, VirtualLoop, run_virtual
 

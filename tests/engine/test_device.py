@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from loadgen.engine import simulate
-from loadgen.engine.alarm import Alarm
 from loadgen.engine.batching import Sequence
 from loadgen.engine.device import Call, Device
 from loadgen.scenario import Engine
@@ -173,48 +172,3 @@ async def test_draining_waits_for_running_calls_and_no_longer_than_told() -> Non
     device.submit(seen.call)
     await device.drain(timeout_s=0.0)
     assert not seen.call.done.done()
-
-
-async def test_an_alarm_wakes_at_its_instant_or_when_rung() -> None:
-    """Never early; a past instant at once; a ring ends a wait for ever; an old instant does not end a new
-    wait."""
-    with Alarm() as alarm:
-        due_ns = alarm.now_ns() + 2 * MS
-        await alarm.until(due_ns)
-        assert alarm.now_ns() >= due_ns
-        await alarm.until(0)
-        asyncio.get_running_loop().call_soon(alarm.ring)
-        await alarm.until(alarm.now_ns() + 3 * MS)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(alarm.until(None), 0.01)
-
-
-async def test_an_alarm_set_anew_in_the_pass_in_which_it_expired_keeps_quiet() -> None:
-    """The loop has noticed the old instant, but by the time it tells, only the new one counts."""
-    loop, faults = asyncio.get_running_loop(), []
-    loop.set_exception_handler(lambda _loop, context: faults.append(context))
-    with Alarm() as alarm:
-
-        def expire_and_ring() -> None:
-            while alarm.now_ns() < due_ns:
-                pass
-            alarm.ring()
-
-        due_ns = alarm.now_ns() + MS
-        loop.call_soon(expire_and_ring)
-        await alarm.until(due_ns)
-        due_ns = alarm.now_ns() + 3 * MS
-        await alarm.until(due_ns)
-        assert alarm.now_ns() >= due_ns
-    assert faults == []
-
-
-async def test_an_alarm_without_timerfd_uses_the_loops_own_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on systems other than Linux."""
-    monkeypatch.setattr("sys.platform", "darwin")
-    with Alarm() as alarm:
-        due_ns = alarm.now_ns() + 2 * MS
-        await alarm.until(due_ns)
-        assert alarm.now_ns() >= due_ns - MS  # the loop's clock rounds
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(alarm.until(None), 0.005)

@@ -12,10 +12,12 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """`until` returns at the instant, or when `ring` is called, whichever comes first; None waits for `ring`.
+    """`until` returns at an instant of `now_ns`, or when `ring` is called if that is first; None: when rung.
 
     It may return early: ask the clock. One waiter at a time.
     """
+
+    def now_ns(self) -> int: ...
 
     async def until(self, at_ns: int | None) -> None: ...
 
@@ -28,13 +30,13 @@ class LoopTimer:
     """By the loop's `call_later`, with the loop's resolution."""
 
     def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self._waiter: asyncio.Future[None] | None = None
 
     async def until(self, at_ns: int | None) -> None:
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        handle = None if at_ns is None else loop.call_later(max(0, at_ns - self._now_ns()) / 1e9, self.ring)
+        handle = None if at_ns is None else loop.call_later(max(0, at_ns - self.now_ns()) / 1e9, self.ring)
         try:
             await self._waiter
         finally:
@@ -68,9 +70,12 @@ class TimerFd:
         self._waiter: asyncio.Future[None] | None = None
         self._loop.add_reader(self._fd, self._expired)
 
+    def now_ns(self) -> int:
+        return time.perf_counter_ns()
+
     async def until(self, at_ns: int | None) -> None:
         self._waiter = self._loop.create_future()
-        seconds, ns = divmod(at_ns or 0, 1_000_000_000)  # zero disarms
+        seconds, ns = divmod(0 if at_ns is None else max(at_ns, 1), 1_000_000_000)  # zero disarms
         spec = _Itimerspec(0, 0, seconds, ns)
         if self._libc.timerfd_settime(self._fd, self._ABSOLUTE, ctypes.byref(spec), None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")

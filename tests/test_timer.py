@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from loadgen.client.timer import LoopTimer, Timer, new_timer
+from loadgen.timer import LoopTimer, Timer, new_timer
 
 KINDS: list[Callable[[], Timer]] = [new_timer, LoopTimer]
 
@@ -58,3 +58,33 @@ async def test_a_wait_can_be_cancelled_and_followed_by_another(timer: Timer) -> 
     at_ns = time.perf_counter_ns() + 4_000_000
     while time.perf_counter_ns() < at_ns:
         await timer.until(at_ns)
+
+
+async def test_a_timer_set_anew_in_the_pass_in_which_it_expired_keeps_quiet(timer: Timer) -> None:
+    """The loop has noticed the old instant, but by the time it tells, only the new one counts."""
+    loop, faults = asyncio.get_running_loop(), list[object]()
+    loop.set_exception_handler(lambda _loop, context: faults.append(context))
+    old_ns = time.perf_counter_ns() + 1_000_000
+
+    def expire_and_ring() -> None:
+        while time.perf_counter_ns() < old_ns:
+            pass
+        timer.ring()
+
+    loop.call_soon(expire_and_ring)
+    await timer.until(old_ns)
+    new_ns = time.perf_counter_ns() + 3_000_000
+    await timer.until(new_ns)
+    assert time.perf_counter_ns() >= new_ns - 1_000_000
+    assert faults == []
+
+
+async def test_the_beginning_of_time_has_passed(timer: Timer) -> None:
+    """Instant 0 returns at once; it does not mean for ever."""
+    await timer.until(0)
+
+
+async def test_systems_without_timerfd_use_the_loops_own_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on systems other than Linux."""
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert isinstance(new_timer(), LoopTimer)
