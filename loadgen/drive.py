@@ -17,7 +17,8 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal
 
 from loadgen.plan import Plan
-from loadgen.run import RequestRecord, Run, RunHeader, RunWriter, load
+from loadgen.records import RequestRecord
+from loadgen.run import Run, RunHeader, RunWriter, load
 from loadgen.scenario import Engine, Scenario, Target
 from loadgen.stats.summary import Summary
 

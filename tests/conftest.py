@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
+import hypothesis
 import pytest
+
+# Any example may be slow on a busy machine; where a change is judged, examples are the same each time.
+hypothesis.settings.register_profile("local", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from loadgen.run import Outcome, Records, RequestRecord, Run, RunHeader
+from loadgen.records import Outcome, Records, RequestRecord
+from loadgen.run import Run, RunHeader
 
 
 def ok(

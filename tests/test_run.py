@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.plan import Phase
-from loadgen.run import OUTCOMES, Outcome, Records, RequestRecord, Run, RunWriter, load
+from loadgen.records import OUTCOMES, Outcome, Records, RequestRecord
+from loadgen.run import Run, RunWriter, load
 from loadgen.scenario import ScenarioError
 from tests.records import failed, header, ok, run_of
 

@@ -14,7 +14,8 @@ from loadgen.client.pool import Pool
 from loadgen.client.request import Form
 from loadgen.client.send import Sender
 from loadgen.plan import Plan
-from loadgen.run import Health, RequestRecord
+from loadgen.records import RequestRecord
+from loadgen.run import Health
 from loadgen.scenario import Scenario, Target
 from loadgen.timer import Timer, new_timer
 

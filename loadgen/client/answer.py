@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 
 from loadgen.client.sse import EVENT_LIMIT, EventTooLongError
 from loadgen.client.stream import Stream
-from loadgen.run import Outcome
+from loadgen.records import Outcome
 
 KEPT_BODY_BYTES = 2048
 READ_BODY_BYTES = 64 * 1024  # of an answer that is no stream; then we hang up

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from loadgen.run import Outcome
+from loadgen.records import Outcome
 from loadgen.timer import Timer
 
 

@@ -11,7 +11,7 @@ from loadgen.client.control import Counters, Stop
 from loadgen.client.request import Ask
 from loadgen.client.send import Call, Sender
 from loadgen.plan import Phase
-from loadgen.run import Outcome, RequestRecord
+from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Scenario
 from loadgen.timer import Timer
 

@@ -10,7 +10,7 @@ from loadgen.client.connection import Connection
 from loadgen.client.pool import Pool
 from loadgen.client.request import Ask
 from loadgen.plan import Phase
-from loadgen.run import Outcome, PhaseName, RequestRecord
+from loadgen.records import Outcome, PhaseName, RequestRecord
 from loadgen.scenario import Timeouts
 from loadgen.units import show_duration
 

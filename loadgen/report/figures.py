@@ -60,6 +60,7 @@ def percent(fraction: float | None, n: int) -> str:
 
 def clean(text: str, limit: int = 200) -> str:
     """Server text on one line: no escape sequence, control, bidirectional or unseen mark; cut at `limit`."""
-    spaced = _SPACES.sub(" ", _ESCAPE.sub("", text))
-    kept = "".join(c for c in spaced if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp")).strip()
+    plain = _SPACES.sub(" ", _ESCAPE.sub("", text))
+    seen = "".join(c for c in plain if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
+    kept = _SPACES.sub(" ", seen).strip()
     return kept if len(kept) <= limit else kept[: limit - 1] + "…"

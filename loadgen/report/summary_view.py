@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from loadgen.records import Outcome
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
-from loadgen.run import Outcome
 from loadgen.stats.summary import Distribution, Finding, Summary
 from loadgen.units import show_duration
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from loadgen.run import Floats, Outcome, Records, Run
+from loadgen.records import Floats, Outcome, Records
+from loadgen.run import Run
 
 
 def window_s(run: Run) -> tuple[float, float] | None:

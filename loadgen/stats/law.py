@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadgen.run import Floats, Run
+from loadgen.records import Floats
+from loadgen.run import Run
 from loadgen.scenario import Constant, Gamma, Poisson
 
 FEWEST_ROWS = 50

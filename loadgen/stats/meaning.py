@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from loadgen.plan import Phase
-from loadgen.run import OUTCOMES, Outcome, Records, Run
+from loadgen.records import OUTCOMES, Outcome, Records
+from loadgen.run import Run
 from loadgen.stats import flow
 from loadgen.stats.goodput import goodput
 from loadgen.stats.metrics import itl_is_assumed, metrics

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.run import Floats, Mask, Outcome, Records, Run
+from loadgen.records import Floats, Mask, Outcome, Records
+from loadgen.run import Run
 from loadgen.stats.quantiles import describe
 from loadgen.stats.summary import Distribution
 

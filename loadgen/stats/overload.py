@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from loadgen.run import Floats, Outcome, Records, Run
+from loadgen.records import Floats, Outcome, Records
+from loadgen.run import Run
 from loadgen.stats.flow import clipped, in_flight, window_s
 
 BLOCKS = 10

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadgen.run import Floats, Health, Outcome, Run
+from loadgen.records import Floats, Outcome
+from loadgen.run import Health, Run
 from loadgen.stats.law import declared, departures
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import rank

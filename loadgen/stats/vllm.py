@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.run import Floats, Mask, Records, Run
+from loadgen.records import Floats, Mask, Records
+from loadgen.run import Run
 from loadgen.scenario import Constant, Gamma
 from loadgen.stats.law import declared
 from loadgen.stats.metrics import gaps_of, span_s

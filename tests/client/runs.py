@@ -10,7 +10,8 @@ import numpy as np
 
 from loadgen.client import Counters, Stop, run
 from loadgen.plan import Phase, Plan, PromptRecipe, Window
-from loadgen.run import Health, RequestRecord
+from loadgen.records import RequestRecord
+from loadgen.run import Health
 from loadgen.scenario import Scenario
 from loadgen.timer import LoopTimer
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, say

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loadgen.client import answer as answers
 from loadgen.client import sse
 from loadgen.client.answer import Answer, retry_after_s
-from loadgen.run import Outcome
+from loadgen.records import Outcome
 from tests.client.streams import DONE, bill, delta, event, fault, say, text
 
 ORIGIN_NS = 5_000_000_000

@@ -15,7 +15,8 @@ from loadgen.client import Counters, Stop, run
 from loadgen.client.health import calm_garbage_collector
 from loadgen.client.pool import Pool, allow_many_descriptors
 from loadgen.plan import Plan
-from loadgen.run import Health, Outcome, RequestRecord
+from loadgen.records import Outcome, RequestRecord
+from loadgen.run import Health
 from loadgen.scenario import Target
 from tests.client.runs import plan_of, scenario_of
 from tests.client.streams import plain

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.plan import Phase
-from loadgen.run import RequestRecord
+from loadgen.records import RequestRecord
 from tests.client.runs import (
     Ran,
     answering,

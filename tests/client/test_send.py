@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from loadgen.client import Stop
-from loadgen.run import Outcome, RequestRecord
+from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Scenario
 from tests.client.runs import answering, in_turn, plan_of, run_plan, scenario_of, writing
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, delta, fault, plain, say

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.run import OUTCOMES, Outcome, Run, load
+from loadgen.records import OUTCOMES, Outcome
+from loadgen.run import Run, load
 from loadgen.stats import summarize, to_json
 from tests.end_to_end.process import loadgen, running, serving
 

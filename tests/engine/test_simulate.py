@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loadgen.engine import simulate
 from loadgen.plan import Phase, Plan
-from loadgen.run import Outcome, RequestRecord
+from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Engine, RooflineCost, ScenarioError
 from tests.engine.driving import Row, drive, fixed, plan
 from tests.engine.test_batching import ENGINES

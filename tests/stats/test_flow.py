@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.run import Outcome
+from loadgen.records import Outcome
 from loadgen.stats.flow import completed_rps, in_flight, makespan, offered_rps, output_tokens_per_s
 from tests.records import failed, ok, run_of
 

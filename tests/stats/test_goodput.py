@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.run import Outcome, RequestRecord
+from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Goodput as Limits
 from loadgen.stats.goodput import goodput
 from loadgen.stats.summary import Goodput

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.run import Health, Outcome, RequestRecord, RunWriter, load
+from loadgen.records import Outcome, RequestRecord
+from loadgen.run import Health, RunWriter, load
 from loadgen.stats import Distribution, Finding, Goodput, Summary, from_json, summarize, to_json, vllm_result
 from tests.records import failed, header, ok, run_of
 from tests.test_run import any_record

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from loadgen.run import Outcome, RequestRecord, Run
+from loadgen.records import Outcome, RequestRecord
+from loadgen.run import Run
 from loadgen.stats.metrics import itl_is_assumed, metrics
 from loadgen.stats.summary import Distribution
 from tests.records import failed, ok, run_of

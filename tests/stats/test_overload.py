@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadgen.run import Outcome, Run
+from loadgen.records import Outcome
+from loadgen.run import Run
 from loadgen.stats.overload import overloaded
 from tests.records import failed, ok, run_of
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadgen.run import Health, Outcome, Run
+from loadgen.records import Outcome
+from loadgen.run import Health, Run
 from loadgen.stats import Finding, summarize
 from tests.records import failed, ok, run_of
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from loadgen.run import Outcome, Run
+from loadgen.records import Outcome
+from loadgen.run import Run
 from loadgen.scenario import Scenario
 from loadgen.stats import summarize, vllm_result
 from tests.records import failed, ok, run_of

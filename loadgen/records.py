@@ -1,0 +1,240 @@
+"""What is kept of each request that fell due: a RequestRecord; and many of them as columns: Records."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from itertools import accumulate, islice
+from operator import attrgetter
+from typing import Any, Literal, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.plan import Phase
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Outcome(StrEnum):
+    """Exactly one for every request that fell due."""
+
+    OK = "ok"
+    REJECTED = "rejected"  # 429; any 503 before the first token; a first stream event that is such an error
+    HTTP_ERROR = "http_error"  # any other status that is not 200
+    CONNECT_ERROR = "connect_error"
+    STREAM_ERROR = "stream_error"  # an error object inside a 200 stream
+    BROKEN = "broken"  # connection lost or body cut before a finish reason
+    MALFORMED = "malformed"  # 200, but not the promised protocol
+    EMPTY = "empty"  # ended with no token, no finish reason and no usage
+    TIMEOUT_CONNECT = "timeout_connect"
+    TIMEOUT_FIRST_TOKEN = "timeout_first_token"  # noqa: S105 (a token of text)
+    TIMEOUT_IDLE = "timeout_idle"
+    TIMEOUT_TOTAL = "timeout_total"
+    ABANDONED = "abandoned"  # the scenario's patience ran out: a miss
+    UNSENT = "unsent"  # max_in_flight was reached: said, never silently postponed; a miss
+    ABORTED = "aborted"  # our own end of run; not the server's fault; left out of attainment
+
+
+PhaseName = Literal["warmup", "measured", "tail"]
+
+
+class RequestRecord(msgspec.Struct, kw_only=True):
+    """One line of records.jsonl. Instants `*_s` are seconds from the run's start, in whole microseconds.
+
+    None means "did not happen" or "unknown". `connect_s` and `tls_s` are durations. `gaps_us`: microseconds
+    between successive token events; they add up to last_token - first_token. `event_tokens`: tokens in each
+    token event: None unknown, 1 one each, or a list. `target`: which server, of several; `worker`: process.
+    """
+
+    index: int
+    request_id: str
+    phase: PhaseName
+    class_: str | None = msgspec.field(default=None, name="class")
+    session: str | None = None
+    turn: int | None = None
+    target: str | None = None
+    model: str | None = None
+    worker: int | None = None
+    due_s: float
+    started_s: float | None = None
+    connect_s: float | None = None
+    tls_s: float | None = None
+    reused: bool | None = None
+    attempts: int = 0
+    sent_s: float | None = None
+    headers_s: float | None = None
+    first_event_s: float | None = None
+    first_token_s: float | None = None
+    first_visible_s: float | None = None
+    last_token_s: float | None = None
+    ended_s: float | None = None
+    outcome: Outcome
+    status: int | None = None
+    error: str | None = None
+    retry_after_s: float | None = None
+    asked_prompt_tokens: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    asked_output_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    tokens_from: Literal["usage", "events", "tokenizer"] | None = None
+    finish_reason: str | None = None
+    gaps_us: list[int] = []
+    event_tokens: int | list[int] | None = None
+    warnings: list[str] = []
+
+
+OUTCOMES = tuple(Outcome)
+_BATCH = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """RequestRecords as columns of one length, in the order given, so that a million rows are cheap.
+
+    Numbers are float64 with NaN for null (only here: NaN never reaches a file). `outcome` is a place in
+    OUTCOMES, `phase` a Phase. Row i's gaps are `gaps_us[gap_start[i] : gap_start[i + 1]]`. `per_event`:
+    1 where each token event is one token, 0 unknown, -1: `event_tokens[event_start[i] : event_start[i + 1]]`.
+    """
+
+    index: NDArray[np.int64]
+    phase: NDArray[np.uint8]
+    outcome: NDArray[np.uint8]
+    due_s: Floats
+    started_s: Floats
+    connect_s: Floats
+    tls_s: Floats
+    sent_s: Floats
+    headers_s: Floats
+    first_event_s: Floats
+    first_token_s: Floats
+    first_visible_s: Floats
+    last_token_s: Floats
+    ended_s: Floats
+    retry_after_s: Floats
+    status: Floats
+    attempts: Floats
+    asked_prompt_tokens: Floats
+    prompt_tokens: Floats
+    cached_tokens: Floats
+    asked_output_tokens: Floats
+    output_tokens: Floats
+    reasoning_tokens: Floats
+    request_id: list[str]
+    class_: list[str | None]
+    session: list[str | None]
+    target: list[str | None]
+    tokens_from: list[str | None]
+    error: list[str | None]
+    finish_reason: list[str | None]
+    warnings: list[list[str]]
+    gaps_us: NDArray[np.uint32]
+    gap_start: NDArray[np.int64]
+    per_event: NDArray[np.int8]
+    event_tokens: NDArray[np.uint32]
+    event_start: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @classmethod
+    def from_records(cls, records: Iterable[RequestRecord]) -> Self:
+        """The columns of `records`. Raises ValueError, naming the row, for gaps or counts that cannot be."""
+        rest, batches = iter(records), [_columns([])]
+        gaps, events = array("I"), array("I")
+        while batch := list(islice(rest, _BATCH)):
+            for record in batch:
+                _flatten(record, gaps, events)
+            batches.append(_columns(batch))
+        columns = {name: _joined([b[name] for b in batches]) for name in batches[0]}
+        starts: dict[str, Any] = {
+            f"{name}_start": _starts(columns.pop(f"{name}_count")) for name in ("gap", "event")
+        }
+        return cls(
+            **columns,
+            **starts,
+            gaps_us=np.frombuffer(gaps, np.uint32),
+            event_tokens=np.frombuffer(events, np.uint32),
+        )
+
+    def has(self, *outcomes: Outcome) -> Mask:
+        """Rows that ended in one of `outcomes`."""
+        return np.isin(self.outcome, [_CODES[o] for o in outcomes])
+
+    @property
+    def measured(self) -> Mask:
+        return np.equal(self.phase, Phase.MEASURED)
+
+    @property
+    def offered(self) -> Mask:
+        """Measured rows that fell due, aborted ones left out: what every share is a share of."""
+        return self.measured & ~self.has(Outcome.ABORTED)
+
+    @property
+    def answered(self) -> Mask:
+        """Measured rows that ended ok."""
+        return self.measured & self.has(Outcome.OK)
+
+    @property
+    def gap_count(self) -> NDArray[np.int64]:
+        return np.diff(self.gap_start)
+
+    @property
+    def events(self) -> NDArray[np.int64]:
+        """Token events of each row: one more than its gaps, or none."""
+        return np.where(np.isnan(self.first_token_s), 0, self.gap_count + 1)
+
+    @property
+    def received_tokens(self) -> Floats:
+        """Output tokens that came: as counted in the record, else one for each token event."""
+        return np.where(np.isnan(self.output_tokens), self.events, self.output_tokens)
+
+
+def _flatten(record: RequestRecord, gaps: array[int], events: array[int]) -> None:
+    try:
+        gaps.fromlist(record.gaps_us)
+        if isinstance(record.event_tokens, list):
+            events.fromlist(record.event_tokens)
+    except OverflowError:
+        raise ValueError(f"row {record.index}: a gap or a token count is negative or too large") from None
+    if isinstance(record.event_tokens, int) and record.event_tokens != 1:
+        raise ValueError(f"row {record.index}: event_tokens is null, 1 or a list")
+    events_seen = 0 if record.first_token_s is None else len(record.gaps_us) + 1
+    if isinstance(record.event_tokens, list) and len(record.event_tokens) != events_seen:
+        raise ValueError(f"row {record.index}: event_tokens does not have one entry for each token event")
+
+
+def _columns(batch: list[RequestRecord]) -> dict[str, Any]:
+    listed = [r.event_tokens for r in batch]
+    return {
+        "index": np.array([r.index for r in batch], np.int64),
+        "phase": np.array([_PHASES[r.phase] for r in batch], np.uint8),
+        "outcome": np.array([_CODES[r.outcome] for r in batch], np.uint8),
+        "gap_count": [len(r.gaps_us) for r in batch],
+        "event_count": [len(e) if isinstance(e, list) else 0 for e in listed],
+        "per_event": np.array([-1 if isinstance(e, list) else e or 0 for e in listed], np.int8),
+        **{name: np.array(list(map(attrgetter(name), batch)), np.float64) for name in _NUMBERS},
+        **{name: list(map(attrgetter(name), batch)) for name in _OBJECTS},
+    }
+
+
+_NUMBERS = [field.name for field in fields(Records) if field.type == "Floats"]
+_OBJECTS = [field.name for field in fields(Records) if str(field.type).startswith("list")]
+_PHASES = {phase.name.lower(): phase.value for phase in Phase}
+_CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+
+
+def _joined(parts: list[Any]) -> Any:
+    if parts and isinstance(parts[0], list):
+        return [value for part in parts for value in part]
+    return np.concatenate(parts)
+
+
+def _starts(counts: list[int]) -> NDArray[np.int64]:
+    return np.fromiter(accumulate(counts, initial=0), np.int64, len(counts) + 1)
