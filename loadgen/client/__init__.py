@@ -46,8 +46,8 @@ async def run(
     before the first row. on_record: called once for every row that fell due, as it ends; if it raises, the
     run ends, what is in flight is recorded as aborted, and the exception comes out here.
 
-    While measured rows are in flight, tail rows keep falling due. When the last measured row has ended, what
-    is still in flight (tail, warm-up) is cut and recorded as aborted; rows not yet due leave no record.
+    While rows of the plan itself are in flight, tail rows keep falling due. When the last has ended, the tail
+    in flight is cut and recorded as aborted; tail rows not yet due leave no record.
 
     now_ns, timer: the clock and how to wait for an instant of it, for event loops that keep their own time.
 

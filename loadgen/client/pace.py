@@ -21,7 +21,7 @@ IDLE_NS = 500_000  # with this long to the next due instant there is time to wri
 class Pace:
     """Starts each request at its due instant and delivers its record when it ends.
 
-    When every measured row has ended, what is still in flight is cut: aborted. A fault of our own (`crash`,
+    When every row of the plan itself has ended, the tail in flight is cut: aborted. A fault of our own (`crash`,
     or a record that cannot be delivered) ends the run as `Stop.now` does, and is raised when all is down.
     """
 
@@ -47,14 +47,14 @@ class Pace:
         self._stop = stop
         self._timer = timer
         self._now_ns = sender.now_ns
-        self._measured = 0  # measured rows that fell due and have not ended
+        self._planned = 0  # rows of the plan itself that fell due and have not ended
         self._in_flight: dict[Call, asyncio.Task[None]] = {}
         self._waiting: deque[Call] = deque()  # for a slot of max_concurrency
         self._trouble: BaseException | None = None
         self._lag_from_ns = 0
 
     async def run(self) -> None:
-        """Send every row, wait for the measured ones to end, and leave nothing in flight."""
+        """Send every row, wait for all but the tail's to end, and leave nothing in flight."""
         self._stop.wakes(self._timer)
         try:
             for ask in self._asks:
@@ -78,7 +78,7 @@ class Pace:
     async def _falls_due(self, ask: Ask) -> bool:
         """Wait for the row's instant; False when no more rows are to fall due."""
         due_ns = self._origin_ns + ask.due_ns
-        while not (self._stop.asked or self._trouble or (ask.phase is Phase.TAIL and not self._measured)):
+        while not (self._stop.asked or self._trouble or (ask.phase is Phase.TAIL and not self._planned)):
             now_ns = self._now_ns()
             if now_ns >= due_ns:
                 return True
@@ -97,7 +97,7 @@ class Pace:
             call.cut(Outcome.UNSENT, f"{self._max_in_flight} requests were in flight (max_in_flight)")
             self._deliver(call.record())
             return
-        self._measured += ask.phase is Phase.MEASURED
+        self._planned += ask.phase is not Phase.TAIL
         if self._max_concurrency is not None and len(self._in_flight) >= self._max_concurrency:
             self._waiting.append(call)
         else:
@@ -129,8 +129,8 @@ class Pace:
             self._row_ended(call)
 
     def _row_ended(self, call: Call) -> None:
-        self._measured -= call.ask.phase is Phase.MEASURED
-        if not self._measured:
+        self._planned -= call.ask.phase is not Phase.TAIL
+        if not self._planned:
             self._timer.ring()
         if self._waiting and not self._stop.asked:
             self._start(self._waiting.popleft())
@@ -144,13 +144,13 @@ class Pace:
     # --- the end --------------------------------------------------------------------------------------------
 
     async def _land(self) -> None:
-        """Wait until every measured row has ended, or for as long as the user lets us."""
+        """Wait until every row but the tail's has ended, or for as long as the user lets us."""
         give_up_ns: int | None = None
-        while self._measured and not (self._stop.cutting or self._trouble):
+        while self._planned and not (self._stop.cutting or self._trouble):
             if self._stop.asked:
                 self._abort_waiting()
                 give_up_ns = give_up_ns or self._now_ns() + self._drain_ns
-                if not self._measured or self._now_ns() >= give_up_ns:
+                if not self._planned or self._now_ns() >= give_up_ns:
                     return
             await self._timer.until(give_up_ns)
 
@@ -160,7 +160,7 @@ class Pace:
             call.cut(Outcome.ABORTED, "the run ended before a slot was free")
             self._counters.aborted += 1
             self._deliver(call.record())
-            self._measured -= call.ask.phase is Phase.MEASURED
+            self._planned -= call.ask.phase is not Phase.TAIL
 
     async def _cut_all(self) -> None:
         self._abort_waiting()
