@@ -91,22 +91,62 @@ class Run:
         return value
 
 
+class WriteError(Exception):
+    """What was measured cannot be written: one line that says where and why."""
+
+
+@contextmanager
+def writing(where: object) -> Iterator[None]:
+    """Raises WriteError, which names `where`, for what the operating system refuses."""
+    try:
+        yield
+    except OSError as problem:
+        raise WriteError(f"cannot write {where}: {problem.strerror}") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file of a run folder, whole or not at all. Raises WriteError."""
+    half = path.with_name(f"{path.name}.half")
+    with writing(path):
+        try:
+            with half.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            half.replace(path)
+        finally:
+            half.unlink(missing_ok=True)
+
+
+def refuse_used(folder: Path) -> None:
+    """Raises ScenarioError where `folder` holds something, is none or cannot be looked into."""
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise ScenarioError(f"{folder} is not empty: choose another folder with --out, or remove it")
+    except OSError as problem:
+        raise _no_folder(folder, problem) from None
+
+
+def _no_folder(folder: Path, problem: OSError) -> ScenarioError:
+    return ScenarioError(
+        f"cannot make the run folder {folder}: {problem.strerror}; choose another with --out"
+    )
+
+
 class RunWriter:
     """Writes a run folder as the run goes on. A record is with the operating system once `append` returns.
 
-    Makes `folder`. Raises ScenarioError where it exists and is not empty, or cannot be made.
+    Makes `folder`. Raises ScenarioError where it exists and is not empty, or cannot be made; WriteError
+    afterwards.
     """
 
     def __init__(self, folder: Path) -> None:
+        refuse_used(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                raise ScenarioError(f"{folder} is not empty: choose another folder with --out, or remove it")
             self._records = (folder / "records.jsonl").open("ab")
         except OSError as problem:
-            raise ScenarioError(
-                f"cannot make the run folder {folder}: {problem.strerror}; choose another with --out"
-            ) from None
+            raise _no_folder(folder, problem) from None
         self._folder = folder
         self._encode = msgspec.json.Encoder().encode
 
@@ -118,21 +158,17 @@ class RunWriter:
 
     def write_header(self, header: RunHeader) -> None:
         """Write run.json, whole or not at all; may be called again."""
-        half = self._folder / "run.json.half"
-        with half.open("wb") as file:
-            file.write(msgspec.json.format(self._encode(header), indent=1) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(self._folder / "run.json")
+        write_whole(self._folder / "run.json", msgspec.json.format(self._encode(header), indent=1) + b"\n")
 
     def append(self, record: RequestRecord) -> None:
-        self._records.write(self._encode(record) + b"\n")
-        self._records.flush()  # one write of the whole line: a killed run loses nothing that had ended
+        with writing(self._records.name):
+            self._records.write(self._encode(record) + b"\n")
+            self._records.flush()  # one write of the whole line: a killed run loses nothing that had ended
 
     def close(self) -> None:
         if not self._records.closed:
-            os.fsync(self._records.fileno())
-            self._records.close()
+            with writing(self._records.name), self._records:
+                os.fsync(self._records.fileno())
 
 
 def load(folder: Path) -> Run:
