@@ -38,6 +38,14 @@ class Fault(NamedTuple):
     rule: str
 
 
+class InsideError(ValueError):
+    """A rule broken by several values together, at `path` below the one that is checked."""
+
+    def __init__(self, path: KeyPath, rule: str) -> None:
+        super().__init__(rule)
+        self.path = path
+
+
 def explain(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
     """The faults in what was given to `model`, in its fields' order.
 
@@ -64,6 +72,8 @@ def _fault(detail: ErrorDetails, model: type[BaseModel]) -> Fault:
         )
     if kind == "literal_error":
         return Fault(path, f"unknown value {quoted(value)}{_instead(value, _choices(types))}")
+    if kind == "value_error" and isinstance(ctx["error"], InsideError):
+        path = (*path, *ctx["error"].path)
     return Fault(path, _rule(kind, detail, "" if set(path) & _PRIVATE else f", not {quoted(value)}"))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import accumulate, islice
 from operator import attrgetter
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 import numpy as np
@@ -42,6 +42,12 @@ class Outcome(StrEnum):
 
 PhaseName = Literal["warmup", "measured", "tail"]
 
+# What a file may hold. Instants: whole microseconds that a float can tell apart.
+Index = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Instant = Annotated[float, msgspec.Meta(ge=0, le=2**53 / 1e6)]
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Microseconds = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+
 
 class RequestRecord(msgspec.Struct, kw_only=True):
     """One line of records.jsonl. Instants `*_s` are seconds from the run's start, in whole microseconds.
@@ -51,7 +57,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     token event: None unknown, 1 one each, or a list. `target`: which server, of several; `worker`: process.
     """
 
-    index: int
+    index: Index
     request_id: str
     phase: PhaseName
     class_: str | None = msgspec.field(default=None, name="class")
@@ -60,33 +66,33 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     target: str | None = None
     model: str | None = None
     worker: int | None = None
-    due_s: float
-    started_s: float | None = None
-    connect_s: float | None = None
-    tls_s: float | None = None
+    due_s: Instant
+    started_s: Instant | None = None
+    connect_s: Instant | None = None
+    tls_s: Instant | None = None
     reused: bool | None = None
-    attempts: int = 0
-    sent_s: float | None = None
-    headers_s: float | None = None
-    first_event_s: float | None = None
-    first_token_s: float | None = None
-    first_visible_s: float | None = None
-    last_token_s: float | None = None
-    ended_s: float | None = None
+    attempts: Index = 0
+    sent_s: Instant | None = None
+    headers_s: Instant | None = None
+    first_event_s: Instant | None = None
+    first_token_s: Instant | None = None
+    first_visible_s: Instant | None = None
+    last_token_s: Instant | None = None
+    ended_s: Instant | None = None
     outcome: Outcome
-    status: int | None = None
+    status: Annotated[int, msgspec.Meta(ge=0, le=999)] | None = None
     error: str | None = None
     retry_after_s: float | None = None
-    asked_prompt_tokens: int | None = None
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    asked_output_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    asked_prompt_tokens: Tokens | None = None
+    prompt_tokens: Tokens | None = None
+    cached_tokens: Tokens | None = None
+    asked_output_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    reasoning_tokens: Tokens | None = None
     tokens_from: Literal["usage", "events", "tokenizer"] | None = None
     finish_reason: str | None = None
-    gaps_us: list[int] = []
-    event_tokens: int | list[int] | None = None
+    gaps_us: list[Microseconds] = []
+    event_tokens: int | list[Tokens] | None = None
     warnings: list[str] = []
 
 

@@ -8,18 +8,20 @@ NaN and infinity are written as null.
 from __future__ import annotations
 
 import gc
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
 
-from loadgen.records import Records, RequestRecord
-from loadgen.scenario import ScenarioError
+from loadgen.records import Instant, Mask, Records, RequestRecord
+from loadgen.scenario import ScenarioError, build
 
 SCHEMA = 1
 
@@ -57,8 +59,8 @@ class RunHeader(msgspec.Struct, kw_only=True):
     scenario: dict[str, Any]
     plan_digest: str
     plan_rows: int
-    window_start_s: float
-    window_end_s: float
+    window_start_s: Instant
+    window_end_s: Instant
     window_by: Literal["duration", "count", "burst"]
     salt: str | None = None
     target: str
@@ -148,7 +150,6 @@ class RunWriter:
         except OSError as problem:
             raise _no_folder(folder, problem) from None
         self._folder = folder
-        self._encode = msgspec.json.Encoder().encode
 
     def __enter__(self) -> Self:
         return self
@@ -158,11 +159,11 @@ class RunWriter:
 
     def write_header(self, header: RunHeader) -> None:
         """Write run.json, whole or not at all; may be called again."""
-        write_whole(self._folder / "run.json", msgspec.json.format(self._encode(header), indent=1) + b"\n")
+        write_whole(self._folder / "run.json", msgspec.json.format(_encoded(header), indent=1) + b"\n")
 
     def append(self, record: RequestRecord) -> None:
         with writing(self._records.name):
-            self._records.write(self._encode(record) + b"\n")
+            self._records.write(_encoded(record) + b"\n")
             self._records.flush()  # one write of the whole line: a killed run loses nothing that had ended
 
     def close(self) -> None:
@@ -171,10 +172,22 @@ class RunWriter:
                 os.fsync(self._records.fileno())
 
 
-def load(folder: Path) -> Run:
-    """The run in `folder`. A last line cut short is left out and counted; a row recorded twice is an error.
+_encode = msgspec.json.Encoder().encode
 
-    Raises ScenarioError where it is no run folder, was written by another schema, or holds a broken line.
+
+def _encoded(value: RunHeader | RequestRecord) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:  # half of a surrogate pair, in some server's words: no reason to lose a row
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return _encode(json.loads(text.encode(errors="replace")))
+
+
+def load(folder: Path) -> Run:
+    """The run in `folder`. A last line cut short is left out and counted.
+
+    Raises ScenarioError where it is no run folder, was written by another schema, or holds a broken line, a
+    row twice, or figures that contradict each other.
     """
     header = _header(folder / "run.json")
     path = folder / "records.jsonl"
@@ -187,6 +200,7 @@ def load(folder: Path) -> Run:
         except ValueError as problem:
             raise ScenarioError(f"{path}: {problem}") from None
     _refuse_twins(records, path)
+    _refuse_contradictions(records, path)
     return Run(header, records, lines.torn)
 
 
@@ -199,9 +213,11 @@ def _header(path: Path) -> RunHeader:
             raise ScenarioError(
                 f"{path}: schema {found} is not {SCHEMA}, the one this version of loadgen reads"
             )
-        return msgspec.json.decode(path.read_bytes(), type=RunHeader)
+        header = msgspec.json.decode(path.read_bytes(), type=RunHeader)
     except msgspec.DecodeError as problem:
         raise ScenarioError(f"{path}: {problem}") from None
+    build(header.scenario, f"{path}: scenario", unknown="ignore")
+    return header
 
 
 class _Lines:
@@ -233,6 +249,25 @@ def _refuse_twins(records: Records, path: Path) -> None:
         raise ScenarioError(
             f"{path}:{again + 1}: row {records.index[again]} stands on line {first + 1} already"
         )
+
+
+def _refuse_contradictions(records: Records, path: Path) -> None:
+    for rule, wrong in _contradictions(records):
+        if wrong.any():
+            raise ScenarioError(f"{path}:{wrong.argmax() + 1}: {rule}")
+
+
+def _contradictions(r: Records) -> Iterator[tuple[str, Mask]]:
+    """Each rule, and the rows that break it."""
+    names = ("due_s", "started_s", "first_token_s", "last_token_s", "ended_s")
+    for earlier, later in combinations(names, 2):
+        yield f"{later} is before {earlier}", getattr(r, later) < getattr(r, earlier)
+    some, gaps_us = r.gap_count > 0, np.zeros(len(r))
+    if some.any():
+        gaps_us[some] = np.add.reduceat(r.gaps_us, r.gap_start[:-1][some], dtype=np.float64)
+    decode_us = np.nan_to_num((r.last_token_s - r.first_token_s) * 1e6)
+    # a hundred years on, floats hold an instant to a microsecond
+    yield "gaps_us do not add up to last_token_s - first_token_s", np.abs(gaps_us - decode_us) > 2
 
 
 @contextmanager

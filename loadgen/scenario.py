@@ -36,10 +36,11 @@ from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import quoted
 
 MAX_FILE_BYTES = 20_000_000
+MOST_MISTAKES = 10  # told at once
 
 
 class ScenarioError(Exception):
-    """A user's mistake: one line that says where and which rule. The CLI prints it and exits 2."""
+    """A user's mistake: where and which rule, a line for each. The CLI prints it and exits 2."""
 
 
 class Strict(BaseModel):
@@ -214,9 +215,7 @@ class Load(Strict):
             if not self.requests:
                 raise ValueError("requests is empty")
             self._nothing_drawn()
-            ids = [row.id for row in self.requests if row.id is not None]
-            if len(ids) != len(set(ids)):
-                raise ValueError("two rows of requests have the same id")
+            self._no_twins(self.requests)
             return self
         if self.arrivals is None:
             raise ValueError("say when requests arrive: give arrivals, or the rows themselves as requests")
@@ -230,6 +229,14 @@ class Load(Strict):
             if self.warmup_s or self.warmup_requests:
                 raise ValueError("one burst has no warm-up: every request is due at once")
         return self
+
+    @staticmethod
+    def _no_twins(rows: tuple[Row, ...]) -> None:
+        first: dict[str, int] = {}
+        for place, row in enumerate(rows):
+            if row.id is not None and (before := first.setdefault(row.id, place)) != place:
+                said = f"{quoted(row.id)} is already the id of requests.{before}"
+                raise faults.InsideError(("requests", place, "id"), said)
 
     def _nothing_drawn(self) -> None:
         drawn = (
@@ -400,7 +407,8 @@ def _secret(header: str) -> bool:
 def load(path: Path | str) -> Scenario:
     """The scenario in a YAML file; its `name` is the file's stem unless it says otherwise.
 
-    Raises ScenarioError, one line: `chat.yaml:12: load.arrivals.raate: unknown key, did you mean rate?`
+    Raises ScenarioError, a line a mistake: `chat.yaml:12: load.arrivals.raate: unknown key, did you mean
+    rate?`
     """
     name = str(Path(path))
     try:
@@ -433,23 +441,36 @@ def parse(text: str, name: str) -> Scenario:
     return _checked(default | document.data, name, document.at)
 
 
-def build(data: dict[str, Any], where: str = "command line") -> Scenario:
+def build(
+    data: dict[str, Any], where: str = "command line", *, unknown: Literal["forbid", "ignore"] = "forbid"
+) -> Scenario:
     """The scenario in plain data, keys and units as in YAML; `where` is what errors call it.
 
-    Raises ScenarioError, without a line number.
+    `unknown`: what to do with keys that a later version may have written. Raises ScenarioError, without a
+    line number.
     """
-    return _checked(data, where, lambda _: None)
+    return _checked(data, where, lambda _: None, unknown)
 
 
-def _checked(data: dict[str, Any], where: str, at: Callable[[KeyPath], Position | None]) -> Scenario:
+def _checked(
+    data: dict[str, Any],
+    where: str,
+    at: Callable[[KeyPath], Position | None],
+    unknown: Literal["forbid", "ignore"] = "forbid",
+) -> Scenario:
     try:
-        return Scenario.model_validate(data, by_name=False)
+        return Scenario.model_validate(data, by_name=False, extra=unknown)
     except ValidationError as problem:
         found = faults.explain(problem, Scenario)
     placed = [(_nearest(path, at), path, rule) for path, rule in found]
-    place, path, rule = min(placed, key=lambda fault: fault[0] or (0, 0))
-    more = f" (+{len(placed) - 1} more)" if len(placed) > 1 else ""
-    raise _mistake(where, rule + more, place, path)
+    once: dict[Any, tuple[Position | None, KeyPath, str]] = {}
+    for place, path, rule in placed:  # what variants inherit stands in one place, and is said once
+        once.setdefault((place or path, rule), (place, path, rule))
+    mistakes = sorted(once.values(), key=lambda mistake: mistake[0] or (0, 0))
+    lines = [str(_mistake(where, rule, place, path)) for place, path, rule in mistakes[:MOST_MISTAKES]]
+    if more := len(mistakes) - len(lines):
+        lines.append(f"and {more} more")
+    raise ScenarioError("\n".join(lines))
 
 
 def _nearest(path: KeyPath, at: Callable[[KeyPath], Position | None]) -> Position | None:

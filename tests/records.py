@@ -68,15 +68,18 @@ def _record(index: int, due_s: float, values: dict[str, Any]) -> RequestRecord:
     return RequestRecord(index=index, due_s=due_s, **(sent | values))
 
 
+SCENARIO = {"load": {"arrivals": {"kind": "burst", "size": 10, "every": "1s"}, "duration": "10s"}}
+
+
 def header(**changes: Any) -> RunHeader:
-    """The header of a finished run over HTTP whose window was [0 s, 10 s)."""
+    """The header of a finished run over HTTP whose window was [0 s, 10 s); it asked for SCENARIO."""
     return RunHeader(
         **{
             "run_id": "run-1",
             "name": "run",
             "source": "http",
             "complete": True,
-            "scenario": {},
+            "scenario": SCENARIO,
             "plan_digest": "0" * 64,
             "plan_rows": 0,
             "window_start_s": 0.0,

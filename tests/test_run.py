@@ -35,7 +35,6 @@ def as_data(records: Records) -> dict[str, Any]:
     }
 
 
-instants = st.none() | st.integers(0, 10**9).map(lambda us: us / 1e6)
 counts = st.none() | st.integers(0, 10**6)
 texts = st.none() | st.text(max_size=8)
 
@@ -44,14 +43,17 @@ texts = st.none() | st.text(max_size=8)
 def any_record(draw: st.DrawFn, index: int = 0) -> RequestRecord:
     gaps = draw(st.lists(st.integers(0, 2**32 - 1), max_size=4))
     listed = st.lists(st.integers(0, 9), min_size=len(gaps) + 1, max_size=len(gaps) + 1)
+    due, lag, wait = (draw(st.integers(0, 10**9)) for _ in range(3))
+    last = due + lag + wait + sum(gaps)
     return RequestRecord(
         index=index,
         request_id=draw(st.text(max_size=8)),
         phase=draw(st.sampled_from(["warmup", "measured", "tail"])),
-        due_s=draw(st.integers(0, 10**9)) / 1e6,
-        started_s=draw(instants),
-        first_token_s=draw(st.integers(0, 10**9)) / 1e6,
-        ended_s=draw(instants),
+        due_s=due / 1e6,
+        started_s=draw(st.none() | st.just((due + lag) / 1e6)),
+        first_token_s=(due + lag + wait) / 1e6,
+        last_token_s=last / 1e6,
+        ended_s=draw(st.none() | st.integers(last, last + 10**9).map(lambda us: us / 1e6)),
         outcome=draw(st.sampled_from(Outcome)),
         status=draw(st.none() | st.integers(100, 599)),
         error=draw(texts),
@@ -239,6 +241,79 @@ def test_a_broken_header_is_told_with_its_file(tmp_path: Path, text: str) -> Non
     (folder / "run.json").write_text(text)
     with pytest.raises(ScenarioError, match=r"run\.json: "):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"index": 2**63}, "index"),
+        ({"index": 2**70}, "index"),
+        ({"index": -1}, "index"),
+        ({"due_s": 1e300}, "due_s"),
+        ({"due_s": -1.0}, "due_s"),
+        ({"first_token_s": 1e308}, "first_token_s"),
+        ({"output_tokens": 10**400}, "output_tokens"),
+        ({"prompt_tokens": -4}, "prompt_tokens"),
+        ({"attempts": -3}, "attempts"),
+        ({"status": 10**30}, "status"),
+        ({"gaps_us": [-1]}, "gaps_us"),
+        ({"event_tokens": [2**40]}, "event_tokens"),
+        ({"ended_s": 0.5}, "ended_s is before due_s"),
+        ({"started_s": 1.5, "ended_s": 1.4}, "first_token_s is before started_s"),
+        ({"first_token_s": 1.3}, "last_token_s is before first_token_s"),
+        ({"ended_s": 1.11}, "ended_s is before last_token_s"),
+        ({"gaps_us": [10_000, 10_003]}, "gaps_us do not add up to last_token_s - first_token_s"),
+        ({"first_token_s": None, "last_token_s": None}, "gaps_us do not add up"),
+    ],
+)
+def test_figures_that_cannot_be_are_refused_with_file_line_and_key(
+    tmp_path: Path, changes: dict[str, Any], rule: str
+) -> None:
+    """The second line of three is damaged: never a crash in the statistics, never a figure made of it."""
+    path = written(tmp_path / "run", [ok(i, 1.0, gaps_us=[10_000] * 2) for i in range(3)]) / "records.jsonl"
+    lines = path.read_text().splitlines()
+    lines[1] = json.dumps(json.loads(lines[1]) | changes)
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ScenarioError) as told:
+        load(path.parent)
+    assert str(told.value).startswith(f"{path}:2: ")
+    assert rule in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "rule"),
+    [
+        ({"goodput": 5}, "scenario: goodput: must hold keys and values"),
+        ({"goodput": {"ttft": "banana"}}, "scenario: goodput.ttft: 'banana' is not a duration"),
+        (
+            {"load": {"arrivals": {"kind": "poisson", "rate": "x"}}},
+            "scenario: load.arrivals.rate: 'x' is not",
+        ),
+        ({"load": []}, "scenario: load: must hold keys and values"),
+    ],
+)
+def test_a_header_with_a_scenario_that_is_none_is_refused(
+    tmp_path: Path, scenario: dict[str, Any], rule: str
+) -> None:
+    """What statistics read of the scenario must be readable; keys of a later version are passed over."""
+    folder = written(tmp_path / "run", [])
+    data = json.loads((folder / "run.json").read_text())
+    data["scenario"] |= {"of_a_later_version": 1}
+    (folder / "run.json").write_text(json.dumps(data))
+    load(folder)
+    data["scenario"] |= scenario
+    (folder / "run.json").write_text(json.dumps(data))
+    with pytest.raises(ScenarioError) as told:
+        load(folder)
+    assert str(told.value).startswith(f"{folder / 'run.json'}: {rule}")
+
+
+def test_half_a_surrogate_pair_costs_no_row(tmp_path: Path) -> None:
+    """A text that no file can hold is written with a question mark in its place, and all else as it is."""
+    folder = written(tmp_path / "run", [failed(0, error="bad \ud800 text", connect_s=float("nan")), ok(1)])
+    run = load(folder)
+    assert run.records.error == ["bad ? text", None]
+    assert run.records.index.tolist() == [0, 1]
 
 
 def test_what_is_not_a_run_folder_is_told_apart(tmp_path: Path) -> None:

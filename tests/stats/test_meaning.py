@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import Health, RunWriter, load
 from loadgen.stats import Distribution, Finding, Goodput, Summary, from_json, summarize, to_json, vllm_result
-from tests.records import failed, header, ok, run_of
+from tests.records import SCENARIO, failed, header, ok, run_of
 from tests.test_run import any_record
 
 # Window [1, 11) s; 4 tokens asked of each.
@@ -37,7 +37,7 @@ HEADER = {
     "window_start_s": 1.0,
     "window_end_s": 11.0,
     "model": "m",
-    "scenario": {"load": {"max_in_flight": None}, "goodput": {"ttft": "200ms", "tpot": "100ms", "e2e": None}},
+    "scenario": SCENARIO | {"goodput": {"ttft": "200ms", "tpot": "100ms", "e2e": None}},
     "health": Health(loop_stall_p99_9_s=0.03, loop_stall_max_s=0.03, loop_probes=1000, reads=40),
 }
 
