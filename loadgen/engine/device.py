@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -32,11 +33,14 @@ class Stamps(msgspec.Struct):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A sequence and who waits for it: `emit` is told each token's number, from 1; then `done` is set."""
+    """A sequence and who waits for it: `emit` is told each token's number, from 1. `over` is set before the
+    last of them, or when the call is cancelled. It is no future, since whoever waits for it may be cancelled
+    at any moment, and would cancel a future along.
+    """
 
     sequence: Sequence
     emit: Callable[[int], None]
-    done: asyncio.Future[None]
+    over: asyncio.Event = field(default_factory=asyncio.Event)
     stamps: Stamps = field(default_factory=Stamps)
 
 
@@ -71,15 +75,17 @@ class Device:
         return True
 
     def cancel(self, call: Call) -> None:
-        """Its client is gone. Nothing happens to a call that is done, or was never taken."""
+        """Its client is gone. Nothing happens to a call that is over, or was never taken."""
         if self._calls.pop(call.sequence.id, None) is not None:
             self._scheduler.cancel(call.sequence.id)
-            call.done.cancel()
+            call.over.set()
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until no call is left, for `timeout_s` at most."""
-        if unfinished := [call.done for call in self._calls.values()]:
-            await asyncio.wait(unfinished, timeout=timeout_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for call in list(self._calls.values()):
+                    await call.over.wait()
 
     def punctuality(self) -> dict[str, float | None]:
         """How late the last of the steps ended, and how often the schedule slipped."""
@@ -133,7 +139,7 @@ class Device:
             if sequence.emitted_tokens == sequence.output_tokens:
                 call.stamps.last_token_ns = self._timer.now_ns()
                 del self._calls[sequence.id]
-                call.done.set_result(None)
+                call.over.set()
             call.emit(sequence.emitted_tokens)
 
     def _now_s(self) -> float:

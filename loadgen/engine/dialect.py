@@ -48,7 +48,9 @@ class _StreamOptions(msgspec.Struct):
 
 
 class _Body(msgspec.Struct, kw_only=True):
-    """The keys that matter here; all others are accepted and change nothing (sampling, ignore_eos, user)."""
+    """The keys that matter here. All others are accepted and change nothing: `priority`, `ignore_eos`,
+    `user`, those of sampling.
+    """
 
     model: str | None = None
     max_tokens: int | None = None
@@ -107,7 +109,7 @@ def read_completion(body: bytes) -> Ask:
 def _decoded(body: bytes, shape: type[_B]) -> _B:
     try:
         return msgspec.json.decode(body, type=shape)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:  # the latter: nested too deeply
         raise Refusal(400, str(error)) from None
 
 

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hmac
+import logging
+import socket
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from uuid import uuid4
 
 import msgspec
 from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from loadgen import __version__
 from loadgen.engine.batching import RETRY_AFTER_S, Sequence
 from loadgen.engine.device import Call, Device, Stamps
 from loadgen.engine.dialect import Answer, Ask, Refusal, read_chat, read_completion
-from loadgen.scenario import Engine
+from loadgen.scenario import Engine, ScenarioError
 from loadgen.timer import new_timer
 
 _MAX_BODY_BYTES = 64 * 2**20
 _KEPT_REQUESTS = 100_000
 _ID = "X-Request-ID"
+_NO_PORT: dict[int | None, str] = {
+    errno.EADDRINUSE: "port {port} of {host} is in use: choose another with --port (0 takes a free one)",
+    errno.EACCES: "port {port} of {host} is for the privileged: choose one above 1023 with --port",
+    errno.EADDRNOTAVAIL: "{host} is no address of this machine: choose another with --host",
+    socket.EAI_NONAME: "there is no host {host!r}: choose another with --host",
+}
+
+_log = logging.getLogger(__name__)
 
 
 async def serve(
@@ -42,22 +54,23 @@ async def serve(
     Paths: POST /v1/chat/completions and /v1/completions, streamed or whole; GET /v1/models, /health,
     /version, and /debug/requests (the engine's own stamps by X-Request-ID, and how late its steps ended).
     An answer has exactly `max_tokens` tokens (default: chat 128, completions 16) whether or not
-    `ignore_eos` is given: the engine knows no end of sequence. A token of prompt is four bytes of UTF-8. A
-    full queue answers 429 with Retry-After. A client that hangs up leaves the queue or its slot at once.
-    With `api_key`, /v1 demands it as a bearer token.
+    `ignore_eos` is given: the engine knows no end of sequence. A token of prompt is four bytes of UTF-8.
+    `priority` is accepted and changes nothing: the queue is first in, first out. A full queue answers 429
+    with Retry-After. A client that hangs up leaves the queue or its slot at once. With `api_key`, /v1 demands
+    it as a bearer token.
 
     When stopping, new requests get 503; running ones have `grace_s` seconds to end, then their connections
-    are closed. Raises ScenarioError for a cost without a profile, OSError where the port cannot be had.
+    are closed. Raises ScenarioError for a cost without a profile, and where the port cannot be had.
     """
     with closing(new_timer()) as timer:
         service = _Service(engine.model_name, Device(engine, timer, speed), api_key)
         # Cancelling the handler of a lost connection is how a sequence learns that its client is gone.
         runner = web.AppRunner(
-            service.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.25
+            service.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.25, logger=_log
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port, backlog=4096).start()
+            await _listen(runner, host, port)
             async with asyncio.TaskGroup() as group:
                 driving = group.create_task(service.device.run())
                 ready(runner.addresses[0][1])
@@ -67,6 +80,23 @@ async def serve(
                 driving.cancel()
         finally:
             await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
+    try:
+        await web.TCPSite(runner, host, port, backlog=4096).start()
+    except (OSError, UnicodeError) as problem:  # UnicodeError: a name that DNS could not spell
+        why = _NO_PORT.get(getattr(problem, "errno", socket.EAI_NONAME), "port {port} of {host!r}: {problem}")
+        raise ScenarioError(why.format(host=host, port=port, problem=problem)) from None
+
+
+def _is_ours(logged: logging.LogRecord) -> bool:
+    """Malformed HTTP is answered with a 400 and is its client's fault: no traceback for it."""
+    error = logged.exc_info[1] if logged.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+_log.addFilter(_is_ours)
 
 
 class _Service:
@@ -105,7 +135,7 @@ class _Service:
         answer_id = uuid4().hex
         answer = Answer(ask, self._model, answer_id, created=int(time.time()))
         sequence = Sequence(next(self._sequence_ids), ask.prompt_tokens, ask.output_tokens)
-        call = Call(sequence, _writer(request, answer) if ask.stream else _unheard, asyncio.Future())
+        call = Call(sequence, _writer(request, answer) if ask.stream else _unheard)
         self._submit(call, _given_id(request) or answer_id)
         try:
             return await (_stream(request, call) if ask.stream else _whole(answer, call))
@@ -168,14 +198,16 @@ def _unheard(_number: int) -> None:
 async def _stream(request: web.Request, call: Call) -> web.StreamResponse:
     headers = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
     response = web.StreamResponse(headers=headers)
-    await response.prepare(request)  # writes the headers and waits for nothing: no token can come before them
-    await call.done
-    await response.write_eof()
-    return response
+    # Writes the headers and waits for nothing: no token can come before them. A client that is gone already
+    # is aiohttp's to notice, as it is at the end of the answer: it cancels us in the loop's next turn.
+    with suppress(ConnectionError):
+        await response.prepare(request)
+    await call.over.wait()
+    return response  # whose end aiohttp writes
 
 
 async def _whole(answer: Answer, call: Call) -> web.Response:
-    await call.done
+    await call.over.wait()
     return _json(answer.whole())
 
 
@@ -204,6 +236,8 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
         if refusal.status == 429:
             response.headers["Retry-After"] = str(RETRY_AFTER_S)
         return response
+    except web.RequestPayloadError as error:
+        return _json(Refusal(400, str(error)).body(), 400)
     except web.HTTPException as error:
         error.body = Refusal(error.status, error.reason).body()
         error.content_type = "application/json"

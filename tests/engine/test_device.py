@@ -58,7 +58,6 @@ class Seen:
         self.call = Call(
             Sequence(number, row[1], row[2]),
             lambda _n: self.tokens_ns.append(clock.now_ns()),
-            asyncio.Future(),
         )
 
 
@@ -158,10 +157,37 @@ async def test_a_call_cancelled_in_mid_step_hears_nothing_more() -> None:
     await clock.over.wait()
     running.cancel()
     assert first.tokens_ns == [10 * MS]
-    assert first.call.done.cancelled()
+    assert first.call.over.is_set()
+    assert first.call.stamps.last_token_ns is None
     assert second.tokens_ns == [30 * MS]
     device.cancel(second.call)  # over already: nothing to do
-    assert not second.call.done.cancelled()
+    assert second.call.over.is_set()
+    assert second.call.stamps.last_token_ns == 30 * MS
+
+
+@pytest.mark.parametrize("end", ["last token", "cancel"])
+async def test_a_waiter_cancelled_in_the_turn_in_which_its_call_ends_harms_nobody(end: str) -> None:
+    """Between the waiter's cancelling and its next turn the call ends: the one behind it is answered."""
+    clock = JumpingClock()
+    device = Device(Engine(max_sequences=1, cost=fixed("10ms")), clock)
+    first, second = Seen(clock, 0, (0.0, 1, 2)), Seen(clock, 1, (0.0, 1, 1))
+    waiting = asyncio.create_task(first.call.over.wait())
+    await asyncio.sleep(0)  # it waits
+    clock.happenings = [
+        (0, lambda: device.submit(first.call)),
+        (0, lambda: device.submit(second.call)),
+        (19 * MS, waiting.cancel),
+    ]
+    if end == "cancel":
+        clock.happenings.append((19 * MS, lambda: device.cancel(first.call)))
+    running = asyncio.create_task(device.run())
+    over = asyncio.create_task(clock.over.wait())
+    await asyncio.wait({running, over}, return_when=asyncio.FIRST_COMPLETED)
+    over.cancel()
+    assert not running.done(), running.exception()
+    running.cancel()
+    assert waiting.cancelled()
+    assert second.tokens_ns == [30 * MS]
 
 
 async def test_draining_waits_for_running_calls_and_no_longer_than_told() -> None:
@@ -171,4 +197,4 @@ async def test_draining_waits_for_running_calls_and_no_longer_than_told() -> Non
     seen = Seen(JumpingClock(), 0, (0.0, 1, 1))
     device.submit(seen.call)
     await device.drain(timeout_s=0.0)
-    assert not seen.call.done.done()
+    assert not seen.call.over.is_set()

@@ -71,6 +71,8 @@ BAD_BODIES = [
     (b"[]", "Expected `object`"),
     (b"\xff\xfe", "malformed"),
     (b'{"messages": []}', "messages"),
+    (b'{"messages": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", "messages"),
+    (b'{"x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", "recursion depth"),
     (b"{}", "messages"),
     (b'{"messages": [{"role": "user", "content": 7}]}', "content"),
     (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": "many"}', "max_tokens"),

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
-from typing import Any
+import socket
+import struct
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import aiohttp
 import pytest
+import uvloop
+from aiohttp import web
 
 from loadgen.engine import serve as serve_module
 from loadgen.engine import simulate
+from loadgen.engine.batching import Scheduler
+from loadgen.engine.dialect import Answer
 from loadgen.scenario import Engine, RooflineCost, ScenarioError
 from tests.engine.driving import fixed, plan, served
 
 FAST = Engine(cost=fixed("1ms"))
+GZIP = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd"
+CHUNKED = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHAT = {"messages": [{"role": "user", "content": "hello there"}]}
 
 
@@ -195,6 +206,166 @@ async def test_a_client_that_hangs_up_while_waiting_leaves_the_queue() -> None:
         assert status == 200
 
 
+Loop = Callable[[Coroutine[Any, Any, None]], None]
+BOTH_LOOPS = pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+
+
+async def connected(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
+
+
+def post(**body: Any) -> bytes:
+    """A chat as bytes on the wire."""
+    sent = json.dumps(CHAT | body).encode()
+    return b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (
+        len(sent),
+        sent,
+    )
+
+
+async def hang_up(url: str, sent: bytes, until: bytes, way: str) -> None:
+    """Send, read `until` that is there, then go: by a close, a reset, or the end of what one sends."""
+    reader, writer = await connected(url)
+    with suppress(ConnectionError):
+        writer.write(sent)
+        if until:
+            await reader.readuntil(until)
+        if way == "half close":
+            writer.write_eof()
+            await reader.read()
+        if way == "reset":
+            hard = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, hard)
+        writer.close()
+        await writer.wait_closed()
+
+
+def every_stage() -> list[tuple[bytes, bytes]]:
+    """What is sent and what is waited for, from the first byte of a request to the last of its answer. An
+    answer in which somebody hangs up would take minutes.
+    """
+    long = {stream: post(stream=stream, max_tokens=100_000) for stream in (True, False)}
+    short = {stream: post(stream=stream, max_tokens=3) for stream in (True, False)}
+    cut = [(long[True][:n], b"") for n in (0, 10, 60, len(long[True]) - 20)] + [(CHUNKED + b"5\r\nhel", b"")]
+    streams = [(long[True], until) for until in (b"", b"\r\n\r\n", b"assistant", b" t0", b" t3")]
+    ends = [(short[True], until) for until in (b" t2", b"[DONE]", b"\r\n0\r\n\r\n")]
+    wholes = [
+        (long[False], b""),
+        (short[False], b"\r\n\r\n"),
+        (short[False], b"}}"),
+        (b"GET /x HTTP/1.1\r\n", b""),
+    ]
+    return cut + streams + ends + wholes
+
+
+@BOTH_LOOPS
+def test_hanging_up_at_whatever_point_frees_the_slots_and_is_no_news(
+    loop: Loop, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every stage, three ways, six times, at once; then all four slots answer, and nothing was logged."""
+
+    async def go() -> None:
+        async with served(Engine(max_sequences=4, max_queue=None, cost=fixed("1ms"))) as engine:
+            stages, ways = every_stage(), ("close", "reset", "half close")
+            for _ in range(6):
+                await asyncio.gather(*(hang_up(engine.url, *stage, way) for stage in stages for way in ways))
+            async with http(engine.url) as session, asyncio.timeout(10):
+                answers = await asyncio.gather(*(streamed(session, 5) for _ in range(4)))
+            assert [len(events) for events in answers] == [7] * 4
+
+    loop(go())
+    assert not caplog.records
+    assert not capfd.readouterr().err
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize("at", range(4))
+def test_a_connection_that_closes_in_the_turn_of_a_write_is_no_news(
+    loop: Loop,
+    at: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Before the headers (0) or right after any of three tokens, before the server could be told."""
+    real = serve_module._writer
+
+    def closing(request: web.Request, answer: Answer) -> Callable[[int], None]:
+        assert request.transport is not None
+        write, abort = real(request, answer), request.transport.abort
+
+        def write_and_close(number: int) -> None:
+            write(number)
+            if number == at:
+                abort()
+
+        if at == 0:
+            abort()
+        return write_and_close
+
+    async def go() -> None:
+        async with served(Engine(max_sequences=1, cost=fixed("1ms"))) as engine:
+            monkeypatch.setattr(serve_module, "_writer", closing)
+            reader, writer = await connected(engine.url)
+            writer.write(post(stream=True, max_tokens=3))
+            with suppress(ConnectionError):
+                assert b"\r\n0\r\n\r\n" not in await reader.read()
+            writer.close()
+            monkeypatch.undo()
+            async with http(engine.url) as session:
+                assert len(await streamed(session, 2)) == 4
+
+    loop(go())
+    assert not caplog.records
+    assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * 20_000),
+        CHUNKED + b"zz\r\n",
+        GZIP,
+    ],
+    ids=["tls", "no host", "long path", "bad chunk", "bad gzip"],
+)
+async def test_malformed_http_is_a_400_and_is_no_news(
+    sent: bytes, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its client is told, nobody else."""
+    async with served(FAST) as engine:
+        reader, writer = await connected(engine.url)
+        writer.write(sent)
+        status = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+    assert status.split(b" ")[1:2] == [b"400"]
+    assert not caplog.records
+    assert not capfd.readouterr().err
+
+
+async def test_a_bug_in_the_device_ends_the_server_and_cuts_its_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No client is left waiting for a device that no longer steps, and `serve` raises what was wrong."""
+
+    def bug(*_args: object) -> NoReturn:
+        raise RuntimeError("planted bug")
+
+    monkeypatch.setattr(Scheduler, "finish", bug)
+
+    async def ask() -> None:
+        async with served(FAST) as engine, http(engine.url) as session:
+            with pytest.raises(aiohttp.ClientError):
+                await streamed(session, 3)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await ask()
+    assert "planted bug" in repr(caught.value.exceptions)
+
+
 async def stamps(session: aiohttp.ClientSession) -> dict[str, dict[str, int | None]]:
     async with session.get("/debug/requests") as response:
         found: dict[str, dict[str, int | None]] = (await response.json())["requests"]
@@ -279,3 +450,50 @@ async def test_a_mistake_in_the_engine_is_said_before_a_port_is_taken() -> None:
     with pytest.raises(ScenarioError):
         async with served(Engine(cost=RooflineCost(gpu="abacus"))):
             pass
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("127.0.0.1", "port {port} of 127.0.0.1 is in use: choose another with --port (0 takes a free one)"),
+        ("host..name", "there is no host 'host..name': choose another with --host"),
+    ],
+)
+def test_a_port_that_cannot_be_had_is_the_users_mistake(loop: Loop, host: str, words: str) -> None:
+    """One line that says what to change."""
+
+    async def go() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(ScenarioError) as caught:
+                async with served(FAST, host=host, port=port):
+                    pass
+        assert words.format(port=port) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    loop(go())
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "port 80 of 192.0.2.1 is for the privileged: choose one above 1023 with --port"),
+        (errno.EADDRNOTAVAIL, "192.0.2.1 is no address of this machine: choose another with --host"),
+        (socket.EAI_NONAME, "there is no host '192.0.2.1': choose another with --host"),
+        (errno.ENOMEM, "port 80 of '192.0.2.1': [Errno 12] as the system says"),
+    ],
+)
+async def test_why_a_port_cannot_be_had_is_told_by_the_systems_number(
+    number: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Privileges, a foreign address, an unknown name, and anything else in the system's own words."""
+
+    async def start(_site: web.TCPSite) -> NoReturn:
+        raise OSError(number, "as the system says")
+
+    monkeypatch.setattr(web.TCPSite, "start", start)
+    with pytest.raises(ScenarioError) as caught:
+        async with served(FAST, host="192.0.2.1", port=80):
+            pass
+    assert str(caught.value) == words
