@@ -330,7 +330,10 @@ class Engine(Strict):
 
 
 class Timeouts(Strict):
-    """How long to wait: for a connection, a first token (from sending), between tokens, all in all."""
+    """How long to wait: for a connection, a first token (from sending), between tokens, all in all.
+
+    `idle` counts from the last token: pings and empty events do not put it off.
+    """
 
     connect_s: Duration = Field(default=10.0, alias="connect")
     first_token_s: Duration = Field(default=300.0, alias="first_token")
@@ -383,11 +386,15 @@ class Scenario(Strict):
         return data | {"variants": {name: _inherit(own, v) for name, v in data["variants"].items()}}
 
     def as_asked(self) -> dict[str, Any]:
-        """Plain data with units in the text, fit for YAML or JSON; credentials in headers are masked."""
+        """Plain data with units in the text, fit for YAML or JSON.
+
+        Masked: the value of every header, and in `extra_body` every text under a name like a secret's.
+        """
         asked = self.model_dump(mode="json", by_alias=True)
         for target in [asked.get("target"), *(v.get("target") for v in asked["variants"].values())]:
             if target:
-                target["headers"] = {k: "***" if _secret(k) else v for k, v in target["headers"].items()}
+                target["headers"] = _masked(target["headers"], secret=True)
+                target["extra_body"] = _masked(target["extra_body"], secret=False)
         return asked
 
 
@@ -397,8 +404,17 @@ def _inherit(own: dict[str, Any], variant: Any) -> Any:
     return variant
 
 
-def _secret(header: str) -> bool:
-    return bool(re.search(r"auth|key|token|secret|cookie|credential|password|session", header, re.IGNORECASE))
+def is_secret(name: str) -> bool:
+    """Whether a value of this name may be a credential."""
+    return bool(re.search(r"auth|key|token|secret|cookie|credential|passw|session", name, re.IGNORECASE))
+
+
+def _masked(value: Any, *, secret: bool) -> Any:
+    if isinstance(value, dict):
+        return {name: _masked(inner, secret=secret or is_secret(name)) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(inner, secret=secret) for inner in value]
+    return "***" if secret and isinstance(value, str) else value
 
 
 # --- reading ------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from loadgen.client.health import Probe, calm_garbage_collector
 from loadgen.client.pace import Pace
 from loadgen.client.pool import Pool
 from loadgen.client.request import Form
+from loadgen.client.secrets import Secrets
 from loadgen.client.send import Sender
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
@@ -72,7 +73,7 @@ async def run(
                 scenario.timeouts,
                 origin_ns=origin_ns,
                 model=model,
-                secrets=_secrets(target, api_key),
+                secrets=Secrets.of(target, api_key),
                 now_ns=now_ns,
             )
             pace = Pace(
@@ -88,8 +89,3 @@ async def run(
                 await pace.run()
     health.in_flight_max = counters.in_flight_max
     return health
-
-
-def _secrets(target: Target, api_key: str | None) -> tuple[str, ...]:
-    """What a server may echo and no record may keep: the key, and the values of the user's headers."""
-    return tuple(secret for secret in (api_key, *target.headers.values()) if secret and len(secret) >= 8)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from loadgen.client.secrets import NO_SECRETS, Secrets
 from loadgen.client.sse import EVENT_LIMIT, EventTooLongError
 from loadgen.client.stream import Stream
 from loadgen.records import Outcome
 
-KEPT_BODY_BYTES = 2048
+KEPT_CHARACTERS = 2048  # of what a server says of a failure
+FINISH_REASON_CHARACTERS = 64
 READ_BODY_BYTES = 64 * 1024  # of an answer that is no stream; then we hang up
 REFUSALS = (429, 503)
 
@@ -20,18 +22,20 @@ class Answer:
     """`head`, `body`, then `end` or `lost`; or `cut` from our side. The first that settles it sets `outcome`
     and calls `settled`; what comes later is not read. `unheard` calls it too, but settles nothing: ask again.
 
-    Instants come as clock nanoseconds and are kept as whole microseconds from `origin_ns`.
+    Instants come as clock nanoseconds and are kept as whole microseconds from `origin_ns`. `error` and
+    `finish_reason` are fit for a record, whatever bytes came.
     """
 
     __slots__ = (
-        "_body", "_body_bytes", "_origin_ns", "ended_us", "error", "headers_us", "last_read_ns", "location",
+        "_body", "_body_bytes", "_origin_ns", "_secrets", "ended_us", "error", "headers_us", "location",
         "misfit", "outcome", "retry_after_s", "sent_ns", "settled", "status", "stream",
     )  # fmt: skip
 
-    def __init__(self, origin_ns: int, settled: Callable[[], None]) -> None:
+    def __init__(self, origin_ns: int, settled: Callable[[], None], secrets: Secrets = NO_SECRETS) -> None:
         self._origin_ns = origin_ns
+        self._secrets = secrets
         self.settled = settled
-        self._body = b""
+        self._body = bytearray()
         self._body_bytes = 0
         self.sent_ns: int | None = None  # when the last byte of the request had left our buffers
         self.status: int | None = None
@@ -39,7 +43,6 @@ class Answer:
         self.misfit: str | None = None  # why a 200 is not the stream we asked for
         self.retry_after_s: float | None = None
         self.headers_us: int | None = None
-        self.last_read_ns: int | None = None
         self.stream = Stream()
         self.outcome: Outcome | None = None
         self.error: str | None = None
@@ -54,19 +57,17 @@ class Answer:
         """Status line and headers of the final answer; header names in lower case."""
         self.status = status
         self.headers_us = self.us(at_ns)
-        self.last_read_ns = at_ns
         self.retry_after_s = retry_after_s(headers)
-        self.location = headers.get(b"location", b"").decode("latin-1") or None
+        self.location = _text(headers, b"location") or None
         if status == 200:
-            self.misfit = _misfit(headers)
+            self.misfit = misfit(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
 
     def body(self, data: bytes, at_ns: int) -> None:
         if self.outcome is not None:
             return
-        self.last_read_ns = at_ns
         self._body_bytes += len(data)
-        if self.stream.first_event_us is None and len(self._body) < KEPT_BODY_BYTES:
-            self._body += data[: KEPT_BODY_BYTES - len(self._body)]
+        if self.stream.first_event_us is None and len(self._body) < READ_BODY_BYTES:
+            self._body += data[: READ_BODY_BYTES - len(self._body)]
         if not self._is_stream:
             if self._body_bytes > READ_BODY_BYTES:
                 self._settle(*self._by_status(), at_ns)
@@ -114,6 +115,11 @@ class Answer:
         else:
             self._settle(outcome, error, at_ns)
 
+    @property
+    def finish_reason(self) -> str | None:
+        said = self.stream.finish_reason
+        return said and self._secrets.kept(said, FINISH_REASON_CHARACTERS)
+
     def warnings(self) -> list[str]:
         """Oddities by name: all of them for a complete answer, else only what was not understood."""
         found = self.stream.warnings()
@@ -127,7 +133,8 @@ class Answer:
 
     def _settle(self, outcome: Outcome, error: str | None, at_ns: int) -> None:
         if self.outcome is None:
-            self.outcome, self.error, self.ended_us = outcome, error or None, self.us(at_ns)
+            self.outcome, self.ended_us = outcome, self.us(at_ns)
+            self.error = self._secrets.kept(error, KEPT_CHARACTERS) if error else None
             self.settled()
 
     def _by_status(self) -> tuple[Outcome, str | None]:
@@ -146,7 +153,7 @@ class Answer:
         if stream.error is not None:
             code, message = stream.error
             refused = stream.opens_with_error and code in REFUSALS
-            return (Outcome.REJECTED if refused else Outcome.STREAM_ERROR), message[:KEPT_BODY_BYTES]
+            return (Outcome.REJECTED if refused else Outcome.STREAM_ERROR), message
         if not stream.events and stream.finish_reason is None and stream.usage is None:
             return self._by_nothing()
         if stream.done or stream.finish_reason is not None:
@@ -164,23 +171,31 @@ class Answer:
 
 def retry_after_s(headers: Mapping[bytes, bytes]) -> float | None:
     """Seconds to wait by `Retry-After`: a number, or a date against `Date`; None if unreadable."""
-    text = headers.get(b"retry-after", b"").decode("latin-1").strip()
+    text = _text(headers, b"retry-after")
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
         return float(text)
+    then, now = _moment(text), _moment(_text(headers, b"date"))
+    return max(0.0, (then - now).total_seconds()) if then and now else None
+
+
+def _moment(text: str) -> datetime | None:
     try:
-        then, now = (parsedate_to_datetime(t) for t in (text, headers.get(b"date", b"").decode("latin-1")))
-    except ValueError:
+        moment = parsedate_to_datetime(text[:64])
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    both = [moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in (then, now)]
-    return max(0.0, (both[0] - both[1]).total_seconds())
 
 
-def _misfit(headers: Mapping[bytes, bytes]) -> str | None:
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
+    return headers.get(name, b"").decode("latin-1").strip()
+
+
+def misfit(content_type: str, content_encoding: str) -> str | None:
     """Why a 200 cannot be an event stream. No type, or text/plain, gets the benefit of the doubt."""
-    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
+    encoding = content_encoding.strip().lower()
     if encoding not in ("", "identity"):
         return f"content-encoding {encoding}, though identity was asked for"
-    kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+    kind = content_type.partition(";")[0].strip().lower()
     if kind.endswith("json") or kind in ("text/html", "application/xhtml+xml"):
         return f"content-type {kind} where an event stream was asked for"
     return None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from loadgen.plan import Phase
 from loadgen.records import Outcome
 from loadgen.timer import Timer
 
@@ -14,12 +15,14 @@ from loadgen.timer import Timer
 class Counters:
     """A run in numbers, for a progress view; written by the run, read by whoever looks.
 
-    `lag_s`: the worst send lag of about the last second. `tokens`: token events so far. `done`: ended after
-    it was sent. `failed`: done, and neither ok nor rejected nor aborted.
+    `lag_s`: the worst send lag of about the last second. `tokens`: token events so far. `done`: rows of
+    the plan itself that ended after they were sent. `failed`: done, and neither ok nor rejected nor aborted.
+    `tail`: rows of the tail among those sent; how they end is counted nowhere.
     """
 
     due: int = 0
     sent: int = 0
+    tail: int = 0
     in_flight: int = 0
     in_flight_max: int = 0
     done: int = 0
@@ -31,13 +34,16 @@ class Counters:
     lag_s: float = 0.0
     tokens: int = 0
 
-    def started(self) -> None:
+    def started(self, phase: Phase) -> None:
         self.sent += 1
+        self.tail += phase is Phase.TAIL
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, phase: Phase, outcome: Outcome) -> None:
         self.in_flight -= 1
+        if phase is Phase.TAIL:
+            return
         self.done += 1
         name = outcome.value if outcome in (Outcome.OK, Outcome.REJECTED, Outcome.ABORTED) else "failed"
         setattr(self, name, getattr(self, name) + 1)

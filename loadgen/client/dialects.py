@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from enum import Enum
 from typing import Annotated, Any
 
@@ -105,29 +106,26 @@ def channel(choice: Choice) -> Channel | None:
     return None
 
 
-def error_in(chunk: Chunk) -> tuple[int | None, str] | None:
-    """(code, message) of the error that stands in a stream instead of a chunk, or None."""
+def error_in(chunk: Chunk, data: bytes) -> tuple[int | None, str] | None:
+    """(code, message) of the error that stands in a stream instead of a chunk, or None. `data`: of the event.
+
+    An error without a text for a message is told by `data`.
+    """
+    if isinstance(chunk.error, dict):
+        return _error(chunk.error.get("code"), chunk.error.get("message"), data)
     if chunk.error is not None:
-        error = chunk.error
-        if not isinstance(error, dict):
-            return None, str(error)
-        return _code(error.get("code")), str(error.get("message") or msgspec.json.encode(error).decode())
-    if chunk.object == "error":
-        return _code(chunk.code), str(chunk.message)
-    return None
+        return _error(None, chunk.error, data)
+    return _error(chunk.code, chunk.message, data) if chunk.object == "error" else None
 
 
 def error_text(data: bytes) -> tuple[int | None, str]:
     """(code, message) of an event named an error: an error object, bare or wrapped, or plain words."""
-    try:
-        error = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        return None, data.decode(errors="replace")
-    if isinstance(error, dict) and "error" not in error:
-        error = {"error": error}
-    chunk = Chunk(error=error["error"] if isinstance(error, dict) else error)
-    return error_in(chunk) or (None, data.decode(errors="replace"))
+    chunk = read(data) or Chunk()
+    return error_in(chunk, data) or _error(chunk.code, chunk.message, data)
 
 
-def _code(value: Any) -> int | None:
-    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else None
+def _error(code: Any, message: Any, data: bytes) -> tuple[int | None, str]:
+    if isinstance(code, str) and re.fullmatch("[0-9]{1,9}", code):
+        code = int(code)
+    words = message if message and isinstance(message, str) else data.decode(errors="replace")
+    return code if isinstance(code, int) else None, words

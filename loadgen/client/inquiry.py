@@ -13,6 +13,7 @@ import msgspec
 
 from loadgen import __version__
 from loadgen.client.address import endpoint_url, tls_context
+from loadgen.client.secrets import Secrets
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line, own_words, refusal
 from loadgen.scenario import ScenarioError, Target
 
@@ -39,8 +40,7 @@ class Inquiry:
     def __init__(self, http: httpx.AsyncClient, target: Target, api_key: str | None) -> None:
         self.http = http
         self.target = target
-        in_headers = (word for value in target.headers.values() for word in value.split() if len(word) >= 8)
-        self.secrets = sorted([*in_headers, *([api_key] if api_key else [])], key=len, reverse=True)
+        self.secrets = Secrets.of(target, api_key)
 
     async def ask(
         self, method: str, path: str, limit_s: float, body: dict[str, Any] | None = None
@@ -78,7 +78,7 @@ class Inquiry:
         return Unreachable(one_line(f"{what}: {why}", self.secrets, limit=2000))
 
     def refused(self, response: Response, models: tuple[str, ...] | None = None) -> Unreachable:
-        listed = one_line(f"; the server lists {', '.join(models)}") if models else ""
+        listed = one_line(f"; the server lists {', '.join(models)}", self.secrets) if models else ""
         why = refusal(
             response.status,
             self.words(response),

@@ -21,8 +21,9 @@ IDLE_NS = 500_000  # with this long to the next due instant there is time to wri
 class Pace:
     """Starts each request at its due instant and delivers its record when it ends.
 
-    When every row of the plan itself has ended, the tail in flight is cut: aborted. A fault of our own (`crash`,
-    or a record that cannot be delivered) ends the run as `Stop.now` does, and is raised when all is down.
+    When every row of the plan itself has ended, the tail in flight is cut: aborted. A fault of our own
+    (`crash`, or a record that cannot be delivered) ends the run as `Stop.now` does, and is raised when all is
+    down.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Pace:
     # --- requests in flight ---------------------------------------------------------------------------------
 
     def _start(self, call: Call) -> None:
-        self._counters.started()
+        self._counters.started(call.ask.phase)
         self._in_flight[call] = asyncio.get_running_loop().create_task(self._follow(call))
 
     async def _follow(self, call: Call) -> None:
@@ -125,7 +126,7 @@ class Pace:
             self.crash(bug)
         finally:
             del self._in_flight[call]
-            self._counters.ended(outcome)
+            self._counters.ended(call.ask.phase, outcome)
             self._row_ended(call)
 
     def _row_ended(self, call: Call) -> None:
@@ -158,7 +159,7 @@ class Pace:
         while self._waiting:
             call = self._waiting.popleft()
             call.cut(Outcome.ABORTED, "the run ended before a slot was free")
-            self._counters.aborted += 1
+            self._counters.aborted += call.ask.phase is not Phase.TAIL
             self._deliver(call.record())
             self._planned -= call.ask.phase is not Phase.TAIL
 

@@ -59,8 +59,8 @@ class Pool:
                 self._host, self._port, type=socket.SOCK_STREAM
             )
             self._addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
-        except OSError as error:
-            self._unresolved = f"{self._host}: {error.strerror or error}"
+        except (OSError, UnicodeError) as error:  # UnicodeError: an empty or too long part of the name
+            self._unresolved = f"{self._host}: {getattr(error, 'strerror', None) or error}"
         return self
 
     async def __aexit__(self, *_: object) -> None:

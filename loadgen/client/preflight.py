@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from loadgen.client.answer import misfit
 from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable
@@ -146,12 +147,17 @@ def _model(inquiry: Inquiry, models: tuple[str, ...] | None, notes: list[str]) -
 
 
 def _stream(response: Response) -> Stream:
-    """The body as the load's own reader sees it; nothing where the status is not 200."""
+    """The body as the load's own reader sees it; nothing where it would not read it as a stream."""
     stream = Stream()
-    if response.status == 200:
+    if response.status == 200 and _misfit(response) is None:
         stream.feed(response.body, 0)
         stream.end(0)
     return stream
+
+
+def _misfit(response: Response) -> str | None:
+    headers = response.headers
+    return misfit(headers.get("content-type", ""), headers.get("content-encoding", ""))
 
 
 def _is_busy(response: Response, stream: Stream) -> bool:
@@ -166,8 +172,8 @@ def _judge(inquiry: Inquiry, response: Response, stream: Stream, models: tuple[s
     if stream.error is not None:
         why = f"an error where tokens were due: {stream.error[1]}"
     elif stream.first_event_us is None and response.body:
-        got = response.headers.get("content-type", "no content type")
-        why = f"asked for an event stream and got {got}: {inquiry.words(response)}; is base_url the API's?"
+        got = _misfit(response) or f"no event in {response.headers.get('content-type', 'an untyped body')}"
+        why = f"{got}: {inquiry.words(response)}; is base_url the API's, and no proxy in between?"
     elif response.end == "lost":
         why = "the connection was lost in the midst of the answer; the server's log may say why"
     elif response.end == "cut" and not stream.events:

@@ -9,6 +9,7 @@ from loadgen.client.answer import Answer
 from loadgen.client.connection import Connection
 from loadgen.client.pool import Pool
 from loadgen.client.request import Ask
+from loadgen.client.secrets import Secrets
 from loadgen.plan import Phase
 from loadgen.records import Outcome, PhaseName, RequestRecord
 from loadgen.scenario import Timeouts
@@ -27,7 +28,7 @@ class Sender:
         *,
         origin_ns: int,
         model: str | None,
-        secrets: tuple[str, ...],
+        secrets: Secrets,
         now_ns: Callable[[], int],
     ) -> None:
         self.pool = pool
@@ -35,12 +36,7 @@ class Sender:
         self.origin_ns = origin_ns
         self.model = model
         self.now_ns = now_ns
-        self._secrets = secrets
-
-    def masked(self, text: str | None) -> str | None:
-        for secret in self._secrets:
-            text = text and text.replace(secret, "***")
-        return text
+        self.secrets = secrets
 
 
 class Call:
@@ -48,7 +44,7 @@ class Call:
 
     def __init__(self, sender: Sender, ask: Ask) -> None:
         self.ask = ask
-        self.answer = Answer(sender.origin_ns, self._settled)
+        self.answer = Answer(sender.origin_ns, self._settled, sender.secrets)
         self._sender = sender
         self._now_ns = sender.now_ns
         self._task: asyncio.Task[object] | None = None
@@ -129,8 +125,9 @@ class Call:
         if self._connection is None:
             why = "no connection within {}"
             found += [_limit(self._connecting_ns, limits.connect_s, Outcome.TIMEOUT_CONNECT, why)]
-        elif answer.stream.first_token_us is not None and answer.last_read_ns is not None:
-            found += [_limit(answer.last_read_ns, limits.idle_s, Outcome.TIMEOUT_IDLE, "silent for {}")]
+        elif answer.stream.last_token_us is not None:
+            last_ns = self._sender.origin_ns + answer.stream.last_token_us * 1000
+            found += [_limit(last_ns, limits.idle_s, Outcome.TIMEOUT_IDLE, "no further token within {}")]
         elif answer.sent_ns is not None:
             why = "no token within {} of sending"
             found += [_limit(answer.sent_ns, limits.first_token_s, Outcome.TIMEOUT_FIRST_TOKEN, why)]
@@ -160,11 +157,11 @@ class Call:
             ended_s=_seconds(answer.ended_us),
             outcome=answer.outcome,
             status=answer.status,
-            error=self._sender.masked(answer.error),
+            error=answer.error,
             retry_after_s=answer.retry_after_s,
             asked_prompt_tokens=ask.prompt_tokens,
             asked_output_tokens=ask.output_tokens,
-            finish_reason=stream.finish_reason,
+            finish_reason=answer.finish_reason,
             gaps_us=stream.gaps_us.tolist(),
             event_tokens=stream.event_tokens(),
             warnings=answer.warnings(),

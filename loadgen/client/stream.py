@@ -10,6 +10,7 @@ from loadgen.client.dialects import Channel, Chunk, Usage
 from loadgen.client.sse import Event, Splitter
 
 _UINT32_MAX = 2**32 - 1
+ODD_BYTES = 64 * 1024  # kept of what was not understood
 
 
 class Stream:
@@ -76,7 +77,7 @@ class Stream:
         if chunk.usage is not None:
             self.usage = chunk.usage
         if chunk.error is not None or not chunk.choices:
-            self.error = dialects.error_in(chunk)
+            self.error = dialects.error_in(chunk, data)
             if self.error is None and chunk.choices is None and chunk.usage is None:
                 self._odd(data)
             return
@@ -90,7 +91,7 @@ class Stream:
             self._token(token, chunk.usage, at_us)
 
     def _odd(self, data: bytes) -> None:
-        self.odd_chunk = self.odd_chunk or data[:200]
+        self.odd_chunk = self.odd_chunk or data[:ODD_BYTES]
 
     def _token(self, channel: Channel, usage: Usage | None, at_us: int) -> None:
         self.events += 1

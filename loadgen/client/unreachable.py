@@ -6,22 +6,23 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+
+from loadgen.client.secrets import Secrets
 
 
 class Unreachable(Exception):  # noqa: N818  a finding about the target, not an error of ours
     """The target cannot be reached, or refuses us: one line with what was tried, what it said, and a hint."""
 
 
-def one_line(text: str, secrets: Iterable[str] = (), limit: int = 500) -> str:
-    """`text` fit to show: printable, on one line, every secret masked, cut after `limit` characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    for secret in secrets:
-        line = line.replace(secret, "***")
+def one_line(text: str, secrets: Secrets, limit: int = 500) -> str:
+    """`text` fit to show: every secret masked, printable, on one line, cut after `limit` characters."""
+    masked = secrets.masked(text)
+    line = " ".join("".join(c if c.isprintable() else " " for c in masked).split())
     return line if len(line) <= limit else line[:limit] + "..."
 
 
@@ -33,10 +34,10 @@ def own_words(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     if re.match(r"\s*<(!doctype|html|head|body)\b", text, re.IGNORECASE):
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-        return f"an HTML page titled {one_line(title[1])!r}" if title else "an HTML page"
+        return f"an HTML page titled {' '.join(title[1].split())!r}" if title else "an HTML page"
     try:
         return _message_of(msgspec.json.decode(body)) or text
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # ValueError: no JSON, or a number too long to be written
         return text
 
 

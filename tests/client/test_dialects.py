@@ -76,7 +76,10 @@ def test_reading_never_raises(data: bytes) -> None:
         (b'{"error":{"message":"full","code":"503"}}', (503, "full")),
         (b'{"error":{"message":"bad","code":"invalid_value"}}', (None, "bad")),
         (b'{"error":"down"}', (None, "down")),
-        (b'{"error":{"detail":"x"}}', (None, '{"detail":"x"}')),
+        (b'{"error":{"detail":"x"}}', (None, '{"error":{"detail":"x"}}')),
+        (b'{"error":{"message":["x"],"code":5}}', (5, '{"error":{"message":["x"],"code":5}}')),
+        (b'{"error":{"message":"m","code":"' + b"9" * 5000 + b'"}}', (None, "m")),
+        (b'{"error":{"x":"\\ud800"}}', (None, '{"error":{"x":"\\ud800"}}')),
         (b'{"object":"error","message":"too long","code":400}', (400, "too long")),
         (b'{"error":null,"choices":[]}', None),
         (b'{"object":"chat.completion.chunk","choices":[]}', None),
@@ -86,7 +89,7 @@ def test_errors_in_a_stream(data: bytes, expected: tuple[int | None, str] | None
     """An error object is told from a chunk by its `error` key or by `object: error`."""
     chunk = read(data)
     assert chunk is not None
-    assert error_in(chunk) == expected
+    assert error_in(chunk, data) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,11 @@ def test_errors_in_a_stream(data: bytes, expected: tuple[int | None, str] | None
         (b'{"code":400,"message":"context window exceeded"}', (400, "context window exceeded")),
         (b'{"error":{"code":500,"message":"gone"}}', (500, "gone")),
         (b"out of memory", (None, "out of memory")),
+        (b"[" * 50_000, (None, "[" * 50_000)),
+        (
+            b'{"message":' + b"[" * 900 + b"]" * 900 + b"}",
+            (None, '{"message":' + "[" * 900 + "]" * 900 + "}"),
+        ),
     ],
 )
 def test_words_of_an_event_named_error(data: bytes, expected: tuple[int | None, str]) -> None:

@@ -91,7 +91,8 @@ def test_tail_rows_fall_due_until_the_last_measured_row_has_ended() -> None:
     assert [ran.of(i).due_s for i in range(2, 6)] == [1.5, 2.0, 2.5, 3.0]
     assert {ran.of(i).ended_s for i in range(2, 6)} == {3.2}
     assert {ran.of(i).phase for i in range(2, 6)} == {"tail"}
-    assert (ran.counters.aborted, ran.counters.done, ran.counters.in_flight) == (4, 6, 0)
+    assert (ran.counters.aborted, ran.counters.done, ran.counters.in_flight) == (0, 2, 0)
+    assert (ran.counters.sent, ran.counters.tail) == (6, 4)
 
 
 def test_a_tail_row_that_ends_in_time_is_ok() -> None:

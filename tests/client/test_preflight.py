@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from loadgen.client.address import endpoint_url
 from loadgen.client.preflight import PROBE_TOKENS, Preflight, Unreachable, preflight, probe_body, wait_ready
 from loadgen.client.request import Form
+from loadgen.client.secrets import NO_SECRETS, Secrets
 from loadgen.client.unreachable import one_line, own_words
 from loadgen.scenario import Load, Row, ScenarioError, Target, Timeouts
 from tests.fakes import (
@@ -281,16 +283,31 @@ async def test_an_html_page_is_said_to_be_one() -> None:
     page = b"<!DOCTYPE html><html><head><title>Sign\n in</title></head></html>"
     chat = Reply(headers={"content-type": "text/html"}, writes=[(0, page)], framing="length", end="keep")
     async with server(chat) as it:
-        assert "asked for an event stream and got text/html: an HTML page titled 'Sign in';" in await refused(
-            it.url
-        )
+        line = await refused(it.url)
+    assert (
+        "content-type text/html where an event stream was asked for: an HTML page titled 'Sign in';" in line
+    )
 
 
 async def test_plain_json_is_said_to_be_no_stream() -> None:
     """A server that does not know `stream`."""
     async with server(json_reply({"choices": [{"message": {"content": "hi"}}]})) as it:
         line = await refused(it.url)
-    assert 'asked for an event stream and got application/json: {"choices":' in line
+    assert 'content-type application/json where an event stream was asked for: {"choices":' in line
+
+
+async def test_words_of_no_known_type_are_said_to_be_no_stream() -> None:
+    """The type alone does not make a stream."""
+    async with server(Reply(headers=SSE, writes=[(0, b"hello")], end="keep")) as it:
+        assert "no event in text/event-stream; charset=utf-8: hello; is base_url" in await refused(it.url)
+
+
+async def test_a_compressed_stream_is_refused_as_the_load_would_refuse_it() -> None:
+    """What the preflight could unpack is still malformed to every request of the load."""
+    whole = gzip.compress(b"".join(data for _, data in stream_reply().writes))
+    chat = Reply(headers=SSE | {"content-encoding": "gzip"}, writes=[(0, whole)], end="keep")
+    async with server(chat) as it:
+        assert "content-encoding gzip, though identity was asked for" in await refused(it.url)
 
 
 async def test_what_will_blur_the_figures_is_noted() -> None:
@@ -525,8 +542,8 @@ def test_v1_is_never_doubled(base: str, endpoint: str, url: str) -> None:
 
 def test_one_line_is_cut_after_secrets_are_masked() -> None:
     """Else the first half of a key could stand at the end."""
-    assert one_line("ab\x1b[31m\ncd\u202e " + KEY, [KEY], limit=14) == "ab [31m cd ***"
-    assert one_line("x" * 10, limit=4) == "xxxx..."
+    assert one_line("ab\x1b[31m\ncd\u202e " + KEY, Secrets([KEY]), limit=14) == "ab [31m cd ***"
+    assert one_line("x" * 10, NO_SECRETS, limit=4) == "xxxx..."
 
 
 @pytest.mark.parametrize(
@@ -544,6 +561,8 @@ def test_one_line_is_cut_after_secrets_are_masked() -> None:
         (b"<html><body>x</body></html>", "an HTML page"),
         (b"plain", "plain"),
         (b"[" * 9999, "[" * 9999),
+        (b'{"detail": -' + b"9" * 4999 + b"}", '{"detail": -' + "9" * 4999 + "}"),
+        (b'{"detail": [{"loc": [-' + b"9" * 400 + b'], "msg": "m"}]}', f"-{'9' * 400}: m"),
         (b"\xff", "\ufffd"),
         (b"", ""),
     ],

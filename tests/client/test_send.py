@@ -94,15 +94,15 @@ OUTCOMES: dict[str, tuple[Peer, Outcome, float, str]] = {
     ),
     "timeout_idle": (
         writing((0.1, HEAD + chunk(say("a"))), (9.0, b"")),
-        Outcome.TIMEOUT_IDLE, 4.1, "silent for 3s",
+        Outcome.TIMEOUT_IDLE, 4.1, "no further token within 3s",
     ),
     "timeout_total": (
         writing((0.1, HEAD), *[(2.0, chunk(say("a")))] * 30),
         Outcome.TIMEOUT_TOTAL, 21.0, "not over within 20s",
     ),
-    "timeout_total though pings go on": (
-        writing((0.1, HEAD + chunk(say("a"))), *[(2.0, chunk(b": ping\n\n"))] * 30),
-        Outcome.TIMEOUT_TOTAL, 21.0, "not over within 20s",
+    "timeout_idle though pings and empty events go on": (
+        writing((0.1, HEAD + chunk(say("a"))), *[(0.5, chunk(b": ping\n\n" + delta()))] * 60),
+        Outcome.TIMEOUT_IDLE, 4.1, "no further token within 3s",
     ),
 }  # fmt: skip
 

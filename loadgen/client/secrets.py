@@ -1,0 +1,72 @@
+"""What a server may echo, and no record, file or screen may show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from loadgen.scenario import Target, is_secret
+
+SHORTEST = 4  # to mask "a" or "on" wherever it stands would garble every text
+SHORTEST_WORD = 8  # within a longer value
+BACKSLASHES = 4  # JSON within JSON, twice
+
+
+class Secrets:
+    """Texts to be masked: in letters of either case, with JSON's escapes, percent-encoded, or in any mix.
+
+    `reach`: more characters than any of them takes.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        known = sorted({text for text in texts if len(text) >= SHORTEST}, key=len, reverse=True)
+        patterns = ["".join(map(_spellings, text)) for text in known]
+        self._pattern = re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
+        self.reach = (BACKSLASHES + 8) * max(map(len, known), default=0)
+
+    @classmethod
+    def of(cls, target: Target, api_key: str | None) -> Secrets:
+        """The key; every header's value, what follows its first word, and each of its longer words; and in
+        `extra_body` every text under a name that sounds like a secret's."""
+        values = target.headers.values()
+        rests = (value.partition(" ")[2] for value in values)
+        words = (word for value in values for word in re.split(r"[\s,;=]+", value))
+        long_words = (word for word in words if len(word) >= SHORTEST_WORD)
+        named = _texts(target.extra_body, secret=False)
+        return cls(text.strip() for text in (api_key or "", *values, *rests, *long_words, *named))
+
+    def masked(self, text: str) -> str:
+        return self._pattern.sub("***", text)
+
+    def kept(self, text: str, limit: int) -> str:
+        """`text` as a record may keep it: masked, then cut to `limit` characters, in valid Unicode."""
+        near = re.sub("[\ud800-\udfff]", "\ufffd", text[: limit + self.reach])
+        # A mask as long as what it hides leaves the cut where it was: a secret that begins before it is whole
+        # in `near`, and one that `near` cuts in two begins behind it. The filler occurs nowhere in `near`.
+        filled = self._pattern.sub(lambda found: "***".ljust(len(found[0]), "\ud800"), near)
+        return filled[:limit].replace("\ud800", "")
+
+
+NO_SECRETS = Secrets(())
+
+
+def _spellings(char: str) -> str:
+    """A pattern for every way to write `char`; U+FFFD is what a byte of Latin-1 is read as."""
+    escapes = rf"\\{{0,{BACKSLASHES}}}"
+    ways = [escapes + re.escape(char), rf"\\{escapes}u{ord(char):04x}", f"%{ord(char):02x}"]
+    if not char.isascii():
+        ways += [quote(char), "\ufffd"]
+    return f"(?:{'|'.join(ways)})"
+
+
+def _texts(value: Any, *, secret: bool) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, secret=secret or is_secret(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, secret=secret)
+    elif secret and isinstance(value, str):
+        yield value
