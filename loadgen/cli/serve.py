@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,20 +33,29 @@ def serve(
     step: Annotated[
         str | None, typer.Option(help="Every step takes this long, instead of the roofline.")
     ] = None,
-    gpu: Annotated[str | None, typer.Option(help="GPU profile, such as a100-40gb.")] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="The roofline's GPU: a100-40gb, a100-80gb or h100-80gb.")
+    ] = None,
     profile: Annotated[
-        str | None, typer.Option("--model-profile", help="Model profile, such as opt-13b.")
+        str | None,
+        typer.Option(
+            "--model-profile",
+            help="The roofline's model: opt-13b, llama-2-7b, llama-2-13b, llama-3-8b or llama-3-70b.",
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="The name it answers to.")] = None,
     engine: Annotated[str | None, typer.Option(help="The whole engine as JSON.", hidden=True)] = None,
-    speed: Annotated[float, typer.Option(help="Times faster than the profile.", min=0.001)] = 1.0,
+    speed: Annotated[float, typer.Option(help="Times faster than the profile: 0.001 to 1e6.")] = 1.0,
     api_key_env: Annotated[str | None, typer.Option(help="Demand the key in this variable.")] = None,
     attached: Annotated[bool, typer.Option("--attached", help="End when stdin ends.", hidden=True)] = False,
 ) -> None:
     """Serve the bundled engine: /v1/chat/completions, /v1/completions, /v1/models, /health."""
     from loadgen.cli.firing import run_async
     from loadgen.cli.flags import api_key
+    from loadgen.scenario import ScenarioError
 
+    if not 0.001 <= speed <= 1e6:  # which nan is not
+        raise ScenarioError(f"command line: --speed must be from 0.001 to 1e6, not {speed:g}")
     knobs: dict[str, Any] = {
         "batching": batching,
         "max_sequences": max_sequences,
@@ -60,22 +71,36 @@ def serve(
 
 
 def _cost(step: str | None, gpu: str | None, profile: str | None) -> dict[str, Any] | None:
-    if step is not None:
-        return {"kind": "fixed", "step": step}
+    from loadgen.scenario import ScenarioError
+
     named = {key: value for key, value in (("gpu", gpu), ("model", profile)) if value is not None}
-    return {"kind": "roofline"} | named if named else None
+    if step is None:
+        return {"kind": "roofline"} | named if named else None
+    if named:
+        raise ScenarioError(
+            "command line: give --step, or the roofline's --gpu and --model-profile, not both"
+        )
+    return {"kind": "fixed", "step": step}
 
 
 def _engine(scenario: str | None, as_json: str | None, knobs: dict[str, Any]) -> Engine:
     import json
 
     from loadgen.cli.flags import read
-    from loadgen.scenario import build
+    from loadgen.scenario import ScenarioError, build
 
     if as_json is not None:
-        own = json.loads(as_json)
+        try:
+            own = json.loads(as_json)
+        except (ValueError, RecursionError) as problem:
+            raise ScenarioError(f"command line: --engine is no JSON: {problem}") from None
+        if not isinstance(own, dict):
+            raise ScenarioError("command line: --engine wants a JSON object")
     else:
         own = read(scenario).engine.model_dump(mode="json", by_alias=True) if scenario else {}
+    cost, old = knobs.get("cost"), own.get("cost")
+    if cost and isinstance(old, dict) and old.get("kind") == cost["kind"]:
+        knobs["cost"] = old | cost
     load = {"arrivals": {"kind": "burst"}, "num_requests": 1}  # a server needs none, a scenario does
     return build({"engine": own | knobs, "load": load}, "command line").engine
 
@@ -88,19 +113,48 @@ async def _serve(engine: Engine, host: str, port: int, key: str | None, speed: f
         for s in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(s, stopping.set)
     if attached:
-        await _end_with_stdin(stopping)
+        _end_with_stdin(stopping)
 
     def ready(bound_port: int) -> None:
-        print(f"http://{host}:{bound_port}", flush=True)
+        if not attached:
+            print(_said(engine, speed), file=sys.stderr)
+        print(f"http://{f'[{host}]' if ':' in host else host}:{bound_port}", flush=True)
 
     await serve_engine(engine, host=host, port=port, api_key=key, speed=speed, ready=ready, stopping=stopping)
 
 
-async def _end_with_stdin(stopping: asyncio.Event) -> None:
-    """Whoever started us holds our stdin open; when it ends, however it ends, so do we."""
+def _said(engine: Engine, speed: float) -> str:
+    """What is served, in one line."""
+    from loadgen.scenario import FixedCost
+    from loadgen.units import show_duration
 
-    class Watch(asyncio.Protocol):
-        def connection_lost(self, _why: Exception | None) -> None:
-            stopping.set()
+    facts = [f"{engine.model_name}: {engine.batching}", f"{engine.max_sequences} sequences"]
+    if engine.batching == "continuous":
+        facts.append(f"{engine.token_budget} tokens a step")
+        facts.append(f"chunks of {engine.prefill_chunk}" if engine.prefill_chunk else "whole prompts")
+    else:
+        facts.append(f"a batch waits {show_duration(engine.window_s)} at most")
+    facts.append("no bound on the queue" if engine.max_queue is None else f"a queue of {engine.max_queue}")
+    cost = engine.cost
+    if isinstance(cost, FixedCost):
+        per_token = f" + {show_duration(cost.per_token_s)} a token" if cost.per_token_s else ""
+        facts.append(f"{show_duration(cost.step_s)} a step{per_token}")
+    else:
+        facts.append(f"roofline of {cost.model} on {cost.gpu} + {show_duration(cost.overhead_s)} a step")
+    return ", ".join([*facts, f"speed {speed:g}"])
 
-    await asyncio.get_running_loop().connect_read_pipe(Watch, sys.stdin)
+
+def _end_with_stdin(stopping: asyncio.Event) -> None:
+    """Whoever started us holds our stdin open; when it ends, however it ends, so do we. A thread, since no
+    event loop can wait for every kind of stdin.
+    """
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        with suppress(OSError):  # closed, or cut off
+            while os.read(0, 4096):
+                pass
+        with suppress(RuntimeError):  # the loop has ended before it
+            loop.call_soon_threadsafe(stopping.set)
+
+    threading.Thread(target=wait, daemon=True).start()

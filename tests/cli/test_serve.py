@@ -1,0 +1,139 @@
+"""`loadgen serve` from the outside: what it says, what it refuses, when it ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import typing
+from pathlib import Path
+
+import pytest
+
+from loadgen.cli import main
+from loadgen.cli.serve import serve
+from loadgen.engine.cost import profiles
+from tests.end_to_end.process import LOADGEN, environment, serving
+
+SCENARIO = """\
+engine: {cost: {kind: roofline, gpu: h100-80gb, model: llama-3-8b, overhead: 2ms}, max_queue: 7}
+load: {arrivals: {kind: burst}, num_requests: 1}
+"""
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line with which these words are refused, as a mistake of usage."""
+    monkeypatch.setattr("sys.argv", ["loadgen", "serve", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert said.err.count("\n") == 1, said.err
+    return said.err
+
+
+def test_a_port_in_use_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is taken, and the flag that helps."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = refused(monkeypatch, capsys, "--port", str(port))
+    assert line == (
+        f"loadgen: port {port} of 127.0.0.1 is in use: choose another with --port (0 takes a free one)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--speed", "inf"], "--speed"),
+        (["--speed", "nan"], "--speed"),
+        (["--speed", "0"], "--speed"),
+        (["--engine", "{"], "--engine"),
+        (["--engine", "[]"], "--engine"),
+        (["--engine", "[" * 30_000], "--engine"),
+        (["--engine", '{"cost": 3}'], "engine.cost"),
+        (["--step", "1ms", "--gpu", "h100-80gb"], "--step"),
+        (["--gpu", "abacus"], "h100-80gb"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value)[:30],
+)
+def test_a_wrong_flag_is_one_line(
+    words: list[str], named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which names it, or what is known in its place."""
+    assert named in refused(monkeypatch, capsys, "--port", "0", *words)
+
+
+BARE = """\
+mini-engine: continuous, 64 sequences, 2048 tokens a step, chunks of 512, no bound on the queue, \
+roofline of opt-13b on a100-40gb + 5ms a step, speed 1
+"""
+LAID_OVER = """\
+mini-engine: dynamic, 64 sequences, a batch waits 50ms at most, a queue of 7, \
+roofline of llama-3-8b on a100-80gb + 2ms a step, speed 20
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], BARE),
+        (["own.yaml", "--gpu", "a100-80gb", "--batching", "dynamic", "--speed", "20"], LAID_OVER),
+    ],
+    ids=["bare", "scenario and flags"],
+)
+def test_it_says_what_it_serves_beside_its_url(tmp_path: Path, words: list[str], said: str) -> None:
+    """The URL alone on stdout; on stderr the engine in one line, flags laid over the scenario's."""
+    (tmp_path / "own.yaml").write_text(SCENARIO)
+    with serving(*words, cwd=tmp_path) as (_url, process):
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (out, err) == ("", said)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("stdin", ["</dev/null", "<file", "<&-"])
+def test_attached_to_what_has_ended_already_it_ends_at_once(tmp_path: Path, stdin: str) -> None:
+    """Its URL, no word more, and exit 0."""
+    (tmp_path / "file").write_text("words")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {stdin}', "-", *LOADGEN, "serve", "--port", "0", "--attached"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("http://127.0.0.1:")
+
+
+def test_attached_it_lives_as_long_as_its_stdin_is_held_open(tmp_path: Path) -> None:
+    """It answers until then; words that come down it mean nothing."""
+    with subprocess.Popen(
+        [*LOADGEN, "serve", "--port", "0", "--attached"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rsplit(b":", 1)[1])
+        process.stdin.write(b"words\n" * 2000)
+        process.stdin.flush()
+        socket.create_connection(("127.0.0.1", port)).close()
+        assert process.poll() is None
+        assert process.communicate(timeout=20) == (b"", b"")
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize(("flag", "profile"), [("gpu", "gpu"), ("profile", "model")])
+def test_help_names_every_profile(flag: str, profile: str) -> None:
+    """In the order of the engine's own table."""
+    told = typing.get_type_hints(serve, include_extras=True)[flag].__metadata__[0].help
+    *first, last = profiles()[profile]
+    assert f"{', '.join(first)} or {last}." in told
