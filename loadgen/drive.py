@@ -7,8 +7,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
-from loadgen.run import Run, RunHeader, RunWriter, load
+from loadgen.run import Run, RunHeader, RunWriter, load, write_whole
 from loadgen.scenario import Engine, Scenario, Target
 from loadgen.stats.summary import Summary
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from loadgen.client.preflight import Preflight
 
 BUNDLED = "bundled engine"
+RUNS = Path("runs")  # where runs go that were not told where
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +67,23 @@ def new_run_id(name: str) -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}-{token_hex(3)}"
 
 
-def simulate(order: Order) -> Run:
-    """The plan on the bundled engine in virtual time."""
+def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False) -> Run:
+    """The plan on the bundled engine in virtual time, until `interrupted` says so."""
     from loadgen.engine import simulate as in_virtual_time
 
     engine = order.scenario.engine
     header = order.header("virtual", BUNDLED, engine.model_name)
     records = in_virtual_time(order.plan, engine, run_id=order.run_id)
-    with RunWriter(order.folder) as writer:
-        writer.write_header(header)
-        due = 0
+    header.rows_due, header.rows_not_sent = 0, 0
+    with ExitStack() as stack:
+        writer = _opened(stack, order.folder, header)
         for record in records:
+            if interrupted():
+                header.interrupted = True
+                break
             writer.append(record)
-            due += 1
-        header.rows_due, header.rows_not_sent, header.complete = due, 0, True
-        writer.write_header(header)
+            header.rows_due += 1
+        header.complete = True
     return load(order.folder)
 
 
@@ -94,7 +97,7 @@ async def fire(
     stop: Stop,
     is_bundled: bool = False,
 ) -> Run:
-    """The plan over HTTP at `target`. Whatever happens, what was measured is in the folder.
+    """The plan over HTTP at `target`. The folder is made as the run starts; what was measured is in it then.
 
     Raises what broke the run on our own side, after the records were saved.
     """
@@ -105,12 +108,14 @@ async def fire(
     header = order.header("http", BUNDLED if is_bundled else target.base_url, model)
     header.preflight = preflight.facts if preflight else None
     header.notes = list(preflight.notes) if preflight else []
-    with RunWriter(order.folder) as writer:
+    with ExitStack() as stack:
+        writer: RunWriter
 
         def started(origin_ns: int) -> None:
+            nonlocal writer
             header.started_at = datetime.now(UTC).isoformat()
             header.clock_origin_monotonic_ns = origin_ns
-            writer.write_header(header)
+            writer = _opened(stack, order.folder, header)
 
         def ended(record: RequestRecord) -> None:
             header.rows_due = (header.rows_due or 0) + 1
@@ -137,17 +142,38 @@ async def fire(
         finally:
             header.interrupted = stop.asked
             header.rows_not_sent = counters.unsent
-            writer.write_header(header)
     return load(order.folder)
 
 
+def _opened(stack: ExitStack, folder: Path, header: RunHeader) -> RunWriter:
+    """A new run folder. As `stack` unwinds, its header is written once more, and the folder is closed."""
+    writer = RunWriter(folder)
+    stack.enter_context(kept(folder))
+    stack.enter_context(writer)
+    writer.write_header(header)
+    stack.callback(writer.write_header, header)
+    return writer
+
+
+@contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """Whatever fails meanwhile carries a note that says where the records are."""
+    try:
+        yield
+    except BaseException as trouble:
+        if (folder / "run.json").is_file() and not getattr(trouble, "__notes__", []):
+            trouble.add_note(f"what was recorded is kept: loadgen report {folder}")
+        raise
+
+
 def conclude(run: Run, folder: Path) -> Summary:
-    """Summarise a run and write summary.json and vllm.json beside its records."""
+    """Summarise a run and write summary.json and vllm.json beside its records. Raises WriteError."""
     from loadgen.stats import summarize, to_json, vllm_result
 
     summary = summarize(run)
-    (folder / "summary.json").write_bytes(to_json(summary))
-    (folder / "vllm.json").write_text(json.dumps(vllm_result(run, summary), indent=1, allow_nan=False) + "\n")
+    write_whole(folder / "summary.json", to_json(summary))
+    vllm = json.dumps(vllm_result(run, summary), indent=1, allow_nan=False)
+    write_whole(folder / "vllm.json", f"{vllm}\n".encode())
     return summary
 
 

@@ -15,25 +15,33 @@ def main() -> NoReturn:
     """Run the command line; exit with one of `Exit`'s codes."""
     from loadgen.cli.app import app
     from loadgen.cli.argv import joined
+    from loadgen.cli.streams import guarded, open_closed
+    from loadgen.cli.vllm_flags import refuse_foreign
 
+    open_closed()
     signal.signal(signal.SIGTERM, _as_interrupt)
-    try:
-        app(joined(sys.argv[1:]), prog_name="loadgen")
-    except Exception as trouble:
-        sys.exit(_explain(trouble))
+    with guarded():
+        try:
+            words = joined(sys.argv[1:])
+            refuse_foreign(words)
+            app(words, prog_name="loadgen")
+        except Exception as trouble:
+            sys.exit(_explain(trouble))
     sys.exit(Exit.OK)
 
 
 def _explain(trouble: Exception) -> Exit:
-    """Say whose mistake it was: the user's, the server's, or ours."""
+    """Say whose mistake it was: the user's, the server's, the disk's, or ours."""
     from loadgen.client.unreachable import Unreachable
+    from loadgen.run import WriteError
     from loadgen.scenario import ScenarioError
 
-    if isinstance(trouble, ScenarioError | Unreachable):
-        print(f"loadgen: {trouble}", file=sys.stderr)
-        return Exit.USAGE if isinstance(trouble, ScenarioError) else Exit.UNREACHABLE
+    codes = {ScenarioError: Exit.USAGE, Unreachable: Exit.UNREACHABLE, WriteError: Exit.INVALID}
+    if code := codes.get(type(trouble)):
+        print("loadgen: " + "; ".join([str(trouble), *getattr(trouble, "__notes__", [])]), file=sys.stderr)
+        return code
     traceback.print_exception(trouble)
-    print("loadgen: this is a bug: please report it with the lines above; records are kept", file=sys.stderr)
+    print("loadgen: this is a bug: please report it with the lines above", file=sys.stderr)
     return Exit.CRASHED
 
 

@@ -2,101 +2,139 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loadgen.cli import options
 from loadgen.cli.exits import Exit, of_comparison
 
 if TYPE_CHECKING:
+    from loadgen.cli.firing import Manner, Reached
     from loadgen.cli.words import Words
-    from loadgen.drive import Order
-    from loadgen.run import Run
     from loadgen.scenario import Scenario
     from loadgen.stats.summary import Summary
 
 
 def compare(
+    ctx: typer.Context,
     scenario: Annotated[
         str, typer.Argument(help="A scenario file with variants, or the name of a shipped one.")
     ],
-    virtual: Annotated[
-        bool, typer.Option("--virtual", help="Simulate every variant; nothing is sent.")
-    ] = False,
-    seed: Annotated[int | None, typer.Option(help="Another seed than the file's.")] = None,
-    num_prompts: Annotated[int | None, typer.Option("--num-prompts", "--num-requests")] = None,
-    request_rate: Annotated[str | None, typer.Option("--request-rate", "--rate")] = None,
-    no_preflight: Annotated[
-        bool, typer.Option("--no-preflight", help="Skip the look at the servers.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; a new one under runs/ otherwise.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the comparison as JSON, alone on stdout.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    virtual: options.Virtual = False,
+    seed: options.Seed = None,
+    num_prompts: options.NumPrompts = None,
+    request_rate: options.RequestRate = None,
+    no_preflight: options.NoPreflight = False,
+    out: options.Out = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Run one plan against every variant of a scenario and set the figures side by side."""
+    """Run one plan against every variant of a scenario."""
     from loadgen.cli.flags import overlay
     from loadgen.cli.words import Words
 
-    asked = overlay(scenario, {"seed": seed, "num_prompts": num_prompts, "request_rate": request_rate})
+    asked = overlay(scenario, ctx.params)
     words = Words(as_json, quiet)
-    raise typer.Exit(compare_variants(asked, words, out=out, virtual=virtual, preflight=not no_preflight))
+    raise typer.Exit(
+        compare_variants(asked, words, where=scenario, out=out, virtual=virtual, preflight=not no_preflight)
+    )
 
 
 def compare_variants(
-    scenario: Scenario, words: Words, *, out: Path | None, virtual: bool, preflight: bool = True
+    scenario: Scenario,
+    words: Words,
+    *,
+    where: str,
+    out: Path | None,
+    virtual: bool = False,
+    preflight: bool = True,
 ) -> Exit:
-    """Run every variant into a folder of its own below `out`; print the comparison and keep it there."""
-    import msgspec
+    """Run every variant into a folder of its own below `out`; print the comparison and keep it there.
 
+    Whatever can be wrong with any variant is found before the first one runs; `where` is what errors call
+    the scenario.
+    """
     from loadgen import drive
     from loadgen.cli.argv import command_line
-    from loadgen.compare import compare as side_by_side
-    from loadgen.report.markdown import comparison_markdown
+    from loadgen.cli.firing import Manner, fired, run_async, simulated
+    from loadgen.run import refuse_used
     from loadgen.workload import draw
 
-    _check(scenario, virtual)
-    plan = draw(scenario)
     whole_id = drive.new_run_id(scenario.name)
-    folder = out or Path("runs") / whole_id
+    folder = out or drive.RUNS / whole_id
+    refuse_used(folder)
+    singles, plan = _singles(scenario, where, virtual), draw(scenario)
+    manner = Manner(words.progress, words.quiet, preflight)
+    reached = {} if virtual else run_async(_reach_all(singles, where, manner))
     summaries: dict[str, Summary] = {}
-    for name, variant in scenario.variants.items():
-        engine = variant.engine or scenario.engine
-        one = scenario.model_copy(update={"engine": engine, "target": variant.target, "variants": {}})
-        order = drive.Order(one, plan, folder / name, f"{whole_id}-{name}", command_line())
+    for name, single in singles.items():
+        order = drive.Order(single, plan, folder / name, f"{whole_id}-{name}", command_line())
         words.say(f"{name}: {len(plan)} requests, {'simulated' if virtual else 'over HTTP'}")
-        summaries[name] = drive.conclude(_run(order, words, name, virtual, preflight), order.folder)
+        done = simulated(order) if virtual else run_async(fired(order, reached[name], manner, name))
+        with drive.kept(order.folder):
+            summaries[name] = drive.conclude(done, order.folder)
         if summaries[name].interrupted:
             words.summary(summaries[name], order.folder)
             return Exit.INTERRUPTED
-    comparison = side_by_side(summaries, dict.fromkeys(summaries, plan.digest()))
-    (folder / "comparison.json").write_bytes(msgspec.json.format(msgspec.json.encode(comparison)) + b"\n")
-    (folder / "report.md").write_text(comparison_markdown(comparison), encoding="utf-8")
-    words.comparison(comparison)
-    words.say(f"report: {folder / 'report.md'}")
+    _conclude(summaries, plan.digest(), folder, words)
     return of_comparison(list(summaries.values()))
 
 
-def _check(scenario: Scenario, virtual: bool) -> None:
+def _singles(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scenario]:
+    """A scenario without variants for each variant. Raises ScenarioError for one that cannot run."""
+    from loadgen.engine.cost import step_cost
     from loadgen.scenario import ScenarioError
 
     if len(scenario.variants) < 2:
-        raise ScenarioError(f"{scenario.name}: variants: a comparison needs at least two")
+        raise ScenarioError(f"{where}: variants: a comparison needs at least two")
+    singles = {}
     for name, variant in scenario.variants.items():
-        if virtual and variant.target is not None:
-            raise ScenarioError(
-                f"{scenario.name}: variants.{name}.target: only the bundled engine can be simulated"
+        with _naming(where, name):
+            if virtual and variant.target is not None:
+                raise ScenarioError("target: only the bundled engine can be simulated")
+            engine = variant.engine or scenario.engine
+            step_cost(engine.cost)
+            singles[name] = scenario.model_copy(
+                update={"engine": engine, "target": variant.target, "variants": {}}
             )
+    return singles
 
 
-def _run(order: Order, words: Words, title: str, virtual: bool, preflight: bool) -> Run:
-    from loadgen import drive
-    from loadgen.cli.firing import Manner, fired, run_async
+async def _reach_all(singles: dict[str, Scenario], where: str, manner: Manner) -> dict[str, Reached | None]:
+    from loadgen.cli.firing import reach
 
-    if virtual:
-        return drive.simulate(order)
-    return run_async(fired(order, Manner(words.progress, words.quiet, preflight, title=title)))
+    reached = {}
+    for name, single in singles.items():
+        with _naming(where, name):
+            reached[name] = await reach(single, manner, f"preflight of {name}")
+    return reached
+
+
+@contextmanager
+def _naming(where: str, variant: str) -> Iterator[None]:
+    """What is wrong with a variant is said with its name."""
+    from loadgen.client.unreachable import Unreachable
+    from loadgen.scenario import ScenarioError
+
+    try:
+        yield
+    except (ScenarioError, Unreachable) as trouble:
+        raise type(trouble)(f"{where}: variants.{variant}: {trouble}") from None
+
+
+def _conclude(summaries: dict[str, Summary], plan_digest: str, folder: Path, words: Words) -> None:
+    import msgspec
+
+    from loadgen.compare import compare as side_by_side
+    from loadgen.report.markdown import comparison_markdown
+    from loadgen.run import write_whole
+
+    comparison = side_by_side(summaries, dict.fromkeys(summaries, plan_digest))
+    write_whole(folder / "comparison.json", msgspec.json.format(msgspec.json.encode(comparison)) + b"\n")
+    write_whole(folder / "report.md", comparison_markdown(comparison).encode())
+    words.comparison(comparison)
+    words.say(f"report: {folder / 'report.md'}")

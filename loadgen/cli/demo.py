@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
+
+from loadgen.cli import options
 
 
 def demo(
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; a new one under runs/ otherwise.")
-    ] = None,
+    out: options.Out = None,
 ) -> None:
-    """Static against continuous batching on the bundled engine, over HTTP on loopback: about 40 seconds."""
+    """Static against continuous batching, over HTTP on loopback: 40 s."""
     from loadgen.cli.compare import compare_variants
     from loadgen.cli.flags import read
     from loadgen.cli.words import Words
@@ -22,4 +19,5 @@ def demo(
     words.say(
         "one plan of requests, sent to the bundled engine twice: static batching, then continuous batching"
     )
-    raise typer.Exit(compare_variants(read("static-vs-continuous"), words, out=out, virtual=False))
+    shown = "static-vs-continuous"
+    raise typer.Exit(compare_variants(read(shown), words, where=shown, out=out))

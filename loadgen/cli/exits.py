@@ -15,9 +15,9 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1  # no request was ok
     USAGE = 2  # the command line or the scenario is wrong; nothing was sent
-    INVALID = 4  # the measurement cannot be trusted
+    INVALID = 4  # the measurement cannot be trusted, or was cut short by what could not be written
     UNREACHABLE = 5  # no server there, or it refused us at preflight
-    CRASHED = 70  # our own bug; what was recorded is kept
+    CRASHED = 70  # our own bug
     INTERRUPTED = 130
 
 

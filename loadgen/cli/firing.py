@@ -1,4 +1,4 @@
-"""A run over HTTP as users see it: preflight, progress, signals; the bundled server where no target is."""
+"""A run as users see it: preflight, progress, signals; the bundled server where no target is."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loadgen.cli.flags import api_key
-from loadgen.drive import Order, bundled_server, fire
+from loadgen.drive import Order, bundled_server, fire, simulate
 from loadgen.run import Run
-from loadgen.scenario import Target
+from loadgen.scenario import Scenario, Target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,13 +27,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How to go about a run over HTTP, whatever its scenario. `console` is for progress, on stderr."""
+    """How to go about a run, whatever its scenario. `console` is for progress, on stderr."""
 
     console: Console
     quiet: bool = False
     preflight: bool = True
     wait_ready_s: float | None = None
-    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A live target that was looked at before any load, and the key to it."""
+
+    target: Target
+    key: str | None
+    preflight: Preflight | None
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -45,46 +53,69 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(work)
 
 
-async def fired(order: Order, manner: Manner) -> Run:
-    """The order's plan, fired at its scenario's target or at the bundled engine, served for the occasion.
+async def reach(scenario: Scenario, manner: Manner, title: str = "preflight") -> Reached | None:
+    """Look at the scenario's target; None where it has none, and the bundled engine will answer.
 
-    Raises ScenarioError or Unreachable before anything is sent or written.
+    Raises ScenarioError or Unreachable.
+    """
+    from loadgen.client.preflight import preflight, wait_ready
+
+    target = scenario.target
+    if target is None:
+        return None
+    key = api_key(target.api_key_env)
+    if manner.wait_ready_s is not None:
+        await wait_ready(target, key, manner.wait_ready_s)
+    if not manner.preflight:
+        return Reached(target, key, None)
+    found = await preflight(target, key, scenario.timeouts, ignore_eos=scenario.load.ignore_eos)
+    if not manner.quiet:
+        for note in found.notes:
+            manner.console.print(f"{title}: {note}", markup=False, highlight=False)
+    return Reached(target, key, found)
+
+
+async def fired(order: Order, reached: Reached | None, manner: Manner, title: str = "") -> Run:
+    """The order's plan, fired at the target or at the bundled engine, served for the occasion.
+
+    Raises ScenarioError before anything is sent or written.
     """
     from loadgen.client import Counters, Stop
 
     async with AsyncExitStack() as stack:
-        target, found = order.scenario.target, None
-        key = api_key(target.api_key_env) if target else None
-        if target:
-            found = await _preflight(order, target, key, manner)
-        else:
-            target = await stack.enter_async_context(bundled_server(order.scenario.engine))
+        is_bundled = reached is None
+        if reached is None:
+            reached = Reached(
+                await stack.enter_async_context(bundled_server(order.scenario.engine)), None, None
+            )
         counters, stop = Counters(), Stop()
         stack.enter_context(_signals(stop, manner, order.scenario.drain_s))
-        await stack.enter_async_context(_watched(counters, order, manner))
+        await stack.enter_async_context(_watched(counters, order, manner, title))
         return await fire(
             order,
-            target,
-            preflight=found,
-            api_key=key,
+            reached.target,
+            preflight=reached.preflight,
+            api_key=reached.key,
             counters=counters,
             stop=stop,
-            is_bundled=order.scenario.target is None,
+            is_bundled=is_bundled,
         )
 
 
-async def _preflight(order: Order, target: Target, key: str | None, manner: Manner) -> Preflight | None:
-    from loadgen.client.preflight import preflight, wait_ready
+def simulated(order: Order) -> Run:
+    """The order's plan in virtual time. Ctrl-C or SIGTERM ends it there; what has ended is kept."""
+    asked: list[int] = []
 
-    if manner.wait_ready_s is not None:
-        await wait_ready(target, key, manner.wait_ready_s)
-    if not manner.preflight:
-        return None
-    found = await preflight(target, key, order.scenario.timeouts, ignore_eos=order.scenario.load.ignore_eos)
-    if not manner.quiet:
-        for note in found.notes:
-            manner.console.print(f"preflight: {note}", markup=False, highlight=False)
-    return found
+    def ask(number: int, _frame: object) -> None:
+        asked.append(number)
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return simulate(order, lambda: bool(asked))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -114,14 +145,14 @@ def _signals(stop: Stop, manner: Manner, drain_s: float) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _watched(counters: Counters, order: Order, manner: Manner) -> AsyncIterator[None]:
+async def _watched(counters: Counters, order: Order, manner: Manner, title: str) -> AsyncIterator[None]:
     from loadgen.report.live import watch
 
     if manner.quiet:
         yield
         return
     view = asyncio.create_task(
-        watch(counters, len(order.plan), manner.console, now=time.monotonic, title=manner.title)
+        watch(counters, len(order.plan), manner.console, now=time.monotonic, title=title)
     )
     try:
         yield

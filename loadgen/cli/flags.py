@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.scenario import load as load_scenario
 from loadgen.units import duration_s
 
-# flag -> key path in the scenario
+# flag -> key path in the scenario, of those whose value goes there as it is
 _KEYS = {
     "name": "name",
     "seed": "seed",
@@ -36,6 +37,20 @@ _KEYS = {
     "timeout_idle": "timeouts.idle",
     "timeout_total": "timeouts.total",
 }
+# flag -> the key paths that it decides otherwise
+_PARTS = {
+    "request_rate": ("load.arrivals.rate",),
+    "burstiness": ("load.arrivals.burstiness",),
+    "arrival": ("load.arrivals.kind", "load.arrivals"),
+    "warmup": ("load.warmup", "load.warmup_requests"),
+    "no_tail": ("load.tail",),
+    "header": ("target.headers",),
+    "extra_body": ("target.extra_body",),
+    "goodput": ("goodput",),
+}
+_FLAGS = {path: flag for flag, path in _KEYS.items()} | {
+    path: flag for flag, paths in _PARTS.items() for path in paths
+}
 _GOODPUT = {"ttft": "ttft", "tpot": "tpot", "e2el": "e2e", "e2e": "e2e"}
 _WHERE = "command line"
 
@@ -48,18 +63,27 @@ def shipped() -> Path:
 
 def read(scenario: str) -> Scenario:
     """The scenario in the file of that name, or the shipped one of that name."""
-    ours = shipped() / f"{scenario}.yaml"
-    if not Path(scenario).exists() and re.fullmatch(r"[\w-]+", scenario) and ours.is_file():
-        return load_scenario(ours)
-    return load_scenario(scenario)
+    if re.match(r"https?://", scenario):
+        raise ScenarioError("a server's address goes to --base-url; what stands alone is a scenario")
+    if Path(scenario).exists() or not re.fullmatch(r"[\w-]+", scenario):
+        return load_scenario(scenario)
+    ours = {path.stem: path for path in sorted(shipped().glob("*.yaml"))}
+    if scenario not in ours:
+        near = get_close_matches(scenario, ours, n=1)
+        hint = f", did you mean {near[0]}?" if near else ";"
+        raise ScenarioError(f"{scenario}: no such file or shipped scenario{hint} shipped: {', '.join(ours)}")
+    return load_scenario(ours[scenario])
 
 
-def overlay(scenario: str | None, flags: dict[str, Any]) -> Scenario:
-    """The scenario file with every given flag laid over it. `flags`: None means not given.
+def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:
+    """The scenario file with every flag given laid over it.
 
-    Raises ScenarioError that names the flag's key path.
+    `params`: a command's parameters by name; those that are None or no key of a scenario are passed over.
+
+    Raises ScenarioError that names the flag.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
+    names = {*_KEYS, *_PARTS}
+    given = {name: value for name, value in params.items() if name in names and value not in (None, [], ())}
     base = read(scenario) if scenario else None
     if base is not None and not given:
         return base
@@ -69,15 +93,38 @@ def overlay(scenario: str | None, flags: dict[str, Any]) -> Scenario:
     for name, path in _KEYS.items():
         if name in given:
             _put(data, path, given[name])
-    if given.get("no_tail"):
+    if "no_tail" in given:
         data["load"]["tail"] = False
     for name, parse in (("header", _headers), ("extra_body", _json_object), ("goodput", _goodput)):
         if name in given:
-            path = "goodput" if name == "goodput" else f"target.{'headers' if name == 'header' else name}"
-            _put(data, path, parse(given[name]))
+            _put(data, _PARTS[name][0], parse(given[name]))
     if data.get("target") and not data["target"].get("base_url"):
-        raise ScenarioError(f"{_WHERE}: the flags speak of a server, but there is none: give --base-url")
-    return build(data, _WHERE)
+        raise ScenarioError("the flags speak of a server, but there is none: give --base-url")
+    if base is None:
+        _refuse_half(data["load"])
+    return _built(data)
+
+
+def _refuse_half(load: dict[str, Any]) -> None:
+    if "arrivals" not in load:
+        raise ScenarioError("say when requests arrive: give --request-rate, or a scenario")
+    if "num_requests" not in load and "duration" not in load:
+        raise ScenarioError("say when the load ends: give --num-prompts or --duration")
+
+
+def _built(data: dict[str, Any]) -> Scenario:
+    try:
+        return build(data, _WHERE)
+    except ScenarioError as trouble:
+        raise ScenarioError(re.sub(rf"(?m)^{_WHERE}: ([\w.]+)(?=:)", _in_flags, str(trouble))) from None
+
+
+def _in_flags(found: re.Match[str]) -> str:
+    """The flag that decides the key path of an error, or the words as they are."""
+    steps = found[1].split(".")
+    paths = (".".join(steps[:end]) for end in range(len(steps), 0, -1))
+    flag = next((_FLAGS[path] for path in paths if path in _FLAGS), None)
+    return found[0] if flag is None else f"--{flag.replace('_', '-')}"
 
 
 def _take_arrivals(load: dict[str, Any], given: dict[str, Any]) -> None:
@@ -85,19 +132,21 @@ def _take_arrivals(load: dict[str, Any], given: dict[str, Any]) -> None:
     kind, rate, burstiness = given.get("arrival"), given.get("request_rate"), given.get("burstiness")
     if kind is None and rate is None and burstiness is None:
         return
-    if str(rate).lower() in ("inf", "infinity") or kind == "burst":
-        if kind not in (None, "burst") or (
-            kind == "burst" and rate and str(rate).lower() not in ("inf", "infinity")
-        ):
-            raise ScenarioError(f"{_WHERE}: --arrival {kind} and --request-rate {rate} contradict each other")
+    endless = str(rate).lower() in ("inf", "infinity")
+    if endless or kind == "burst":
+        if kind not in (None, "burst") or not (endless or rate is None):
+            raise ScenarioError(f"--arrival {kind} and --request-rate {rate} contradict each other")
         load["arrivals"] = {"kind": "burst"}
         return
+    if burstiness is not None and kind not in (None, "gamma"):
+        raise ScenarioError(f"--burstiness needs --arrival gamma, not {kind}")
     old = load.get("arrivals") or {}
-    gamma = burstiness is not None and kind in (None, "gamma")
-    new: dict[str, Any] = {"kind": kind or ("gamma" if gamma else old.get("kind", "poisson"))}
+    new: dict[str, Any] = {
+        "kind": kind or ("gamma" if burstiness is not None else old.get("kind", "poisson"))
+    }
     new["rate"] = rate if rate is not None else old.get("rate")
     if new["rate"] is None:
-        raise ScenarioError(f"{_WHERE}: --arrival {new['kind']} needs --request-rate")
+        raise ScenarioError(f"{new['kind']} arrivals need --request-rate")
     if burstiness is not None:
         new["burstiness"] = burstiness
     elif new["kind"] == "gamma" and "burstiness" in old:
@@ -108,7 +157,7 @@ def _take_arrivals(load: dict[str, Any], given: dict[str, Any]) -> None:
 def _take_stop(load: dict[str, Any], given: dict[str, Any]) -> None:
     """--num-prompts and --duration replace each other; --warmup is a count or a duration."""
     if "num_prompts" in given and "duration" in given:
-        raise ScenarioError(f"{_WHERE}: give --num-prompts or --duration, not both")
+        raise ScenarioError("give --num-prompts or --duration, not both")
     for flag, other in (("num_prompts", "duration"), ("duration", "num_requests")):
         if flag in given:
             load.pop(other, None)
@@ -129,7 +178,7 @@ def _put(data: dict[str, Any], path: str, value: Any) -> None:
 def _headers(pairs: list[str]) -> dict[str, str]:
     found = [re.fullmatch(r"([^\s:=]+)\s*[:=]\s*(.*)", pair, re.DOTALL) for pair in pairs]
     if None in found:
-        raise ScenarioError(f"{_WHERE}: --header wants NAME=VALUE")
+        raise ScenarioError("--header wants NAME=VALUE")
     return {m[1]: m[2] for m in found if m}
 
 
@@ -137,9 +186,9 @@ def _json_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as problem:
-        raise ScenarioError(f"{_WHERE}: --extra-body is not JSON: {problem}") from None
+        raise ScenarioError(f"--extra-body is not JSON: {problem}") from None
     if not isinstance(value, dict):
-        raise ScenarioError(f"{_WHERE}: --extra-body wants a JSON object such as '{{\"temperature\": 0}}'")
+        raise ScenarioError("--extra-body wants a JSON object such as '{\"temperature\": 0}'")
     return value
 
 
@@ -147,16 +196,19 @@ def _goodput(limits: list[str]) -> dict[str, str]:
     """vLLM's `ttft:500 tpot:50 e2el:10000` (milliseconds); a unit may be given: `ttft:500ms`."""
     found = [re.fullmatch(r"(\w+):(.+)", limit) for limit in limits]
     if any(m is None or m[1] not in _GOODPUT for m in found):
-        raise ScenarioError(f"{_WHERE}: --goodput wants ttft:MS, tpot:MS or e2el:MS, as in ttft:500 tpot:50")
+        raise ScenarioError("--goodput wants ttft:MS, tpot:MS or e2el:MS, as in ttft:500 tpot:50")
     return {_GOODPUT[m[1]]: f"{m[2]}ms" if re.fullmatch(r"[\d.]+", m[2]) else m[2] for m in found if m}
 
 
-def duration_flag(flag: str, text: str | None) -> float | None:
-    """Seconds in the text given to a flag. Raises ScenarioError that names the flag."""
+def positive_s(flag: str, text: str | None) -> float | None:
+    """Seconds above zero in the text given to a flag. Raises ScenarioError that names the flag."""
     try:
-        return None if text is None else duration_s(text)
+        seconds = None if text is None else duration_s(text)
     except ValueError as problem:
-        raise ScenarioError(f"{_WHERE}: {flag}: {problem}") from None
+        raise ScenarioError(f"{flag}: {problem}") from None
+    if seconds is not None and seconds <= 0:
+        raise ScenarioError(f"{flag}: must be above zero, not {text}")
+    return seconds
 
 
 def api_key(env_name: str | None) -> str | None:
@@ -164,7 +216,5 @@ def api_key(env_name: str | None) -> str | None:
     if env_name is None:
         return None
     if not os.environ.get(env_name):
-        raise ScenarioError(
-            f"target.api_key_env: the variable {env_name} is not set: export it, or name another"
-        )
+        raise ScenarioError(f"the variable {env_name} is not set (api_key_env): export it, or name another")
     return os.environ[env_name]

@@ -6,18 +6,30 @@ from typing import Annotated
 
 import typer
 
+from loadgen.cli import options
+
 
 def plan(
-    scenario: Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped one.")],
-    seed: Annotated[int | None, typer.Option(help="Another seed than the file's.")] = None,
-    request_rate: Annotated[str | None, typer.Option("--request-rate", "--rate")] = None,
-    num_prompts: Annotated[int | None, typer.Option("--num-prompts", "--num-requests")] = None,
-    duration: Annotated[str | None, typer.Option()] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the facts as JSON, alone on stdout.")
-    ] = False,
+    ctx: typer.Context,
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A scenario file, or the name of a shipped one. Flags are laid over it."),
+    ] = None,
+    request_rate: options.RequestRate = None,
+    arrival: options.Arrival = None,
+    burstiness: options.Burstiness = None,
+    num_prompts: options.NumPrompts = None,
+    duration: options.Duration = None,
+    warmup: options.Warmup = None,
+    input_len: options.InputLen = None,
+    output_len: options.OutputLen = None,
+    seed: options.Seed = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Draw a scenario's plan and print its facts; nothing is sent."""
+    """Draw a scenario's plan and print its facts; nothing is sent.
+
+    A scenario file, or flags alone: loadgen plan --request-rate 8 --num-prompts 200
+    """
     from dataclasses import asdict
 
     import msgspec
@@ -27,8 +39,7 @@ def plan(
     from loadgen.report.terminal import print_plan
     from loadgen.workload import draw, facts
 
-    flags = {"seed": seed, "request_rate": request_rate, "num_prompts": num_prompts, "duration": duration}
-    asked = overlay(scenario, flags)
+    asked = overlay(scenario, ctx.params)
     found = facts(draw(asked), asked)
     words = Words(as_json)
     print_plan(found, words.results)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from loadgen.cli import options
 from loadgen.cli.exits import of_comparison, of_run
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="A run folder; several make a comparison.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")] = False,
+    runs: Annotated[
+        list[Path], typer.Argument(help="A run folder, or a comparison's; several runs make a comparison.")
+    ],
+    as_json: options.AsJson = False,
 ) -> None:
-    """Summarise a run folder again; several runs of one plan are set side by side."""
+    """Summarise a run folder again, or set several side by side."""
     from loadgen.cli.words import Words
     from loadgen.compare import compare
     from loadgen.run import load
     from loadgen.scenario import ScenarioError
     from loadgen.stats import summarize
 
-    found = {folder.name or str(folder.resolve().name): (folder, load(folder)) for folder in runs}
-    if len(found) != len(runs):
+    folders = [folder for given in runs for folder in _of_comparison(given) or [given]]
+    found = {folder.name or str(folder.resolve().name): (folder, load(folder)) for folder in folders}
+    if len(found) != len(folders):
         raise ScenarioError("two of these runs have the same folder name")
     words = Words(as_json)
     summaries = {name: summarize(run) for name, (_, run) in found.items()}
@@ -32,3 +36,19 @@ def report(
         raise typer.Exit(of_run(summary))
     words.comparison(compare(summaries, {name: run.header.plan_digest for name, (_, run) in found.items()}))
     raise typer.Exit(of_comparison(list(summaries.values())))
+
+
+def _of_comparison(folder: Path) -> list[Path]:
+    """The run folders of a comparison's folder, the baseline first; none where it is no comparison's."""
+    import msgspec
+
+    from loadgen.scenario import ScenarioError
+
+    path = folder / "comparison.json"
+    if not path.is_file():
+        return []
+    try:
+        variants = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["variants"]
+        return [folder / name for name in msgspec.convert(variants, dict[str, Any])]
+    except (msgspec.DecodeError, KeyError) as problem:
+        raise ScenarioError(f"{path}: {problem}") from None

@@ -1,0 +1,79 @@
+"""The flags that several commands share, declared once: their names, types and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise typer.BadParameter("an empty name is no folder")
+    return Path(text)
+
+
+# --- the load -------------------------------------------------------------------------------------
+
+Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same plan. Default 0, or the file's.")]
+RequestRate = Annotated[
+    str | None,
+    typer.Option("--request-rate", "--rate", help="Requests per second, or 90/min; inf is a burst."),
+]
+Arrival = Annotated[
+    str | None, typer.Option("--arrival", help="poisson (default), constant, gamma or burst.")
+]
+Burstiness = Annotated[
+    float | None, typer.Option("--burstiness", help="Shape of gamma gaps; 1 is Poisson, less is burstier.")
+]
+NumPrompts = Annotated[
+    int | None, typer.Option("--num-prompts", "--num-requests", help="Number of measured requests.")
+]
+Duration = Annotated[
+    str | None, typer.Option("--duration", help="Length of the measured part, such as 60s, instead.")
+]
+Warmup = Annotated[
+    str | None,
+    typer.Option("--warmup", help="Load before it: a duration (10s) or a count (20). Default none."),
+]
+InputLen = Annotated[
+    int | None,
+    typer.Option("--input-len", "--isl", "--random-input-len", help="Tokens of every prompt. Default 256."),
+]
+OutputLen = Annotated[
+    int | None,
+    typer.Option("--output-len", "--osl", "--random-output-len", help="Tokens of every answer. Default 128."),
+]
+IgnoreEos = Annotated[
+    bool | None,
+    typer.Option("--ignore-eos/--no-ignore-eos", help="Ask for exactly the output length. Default on."),
+]
+MaxConcurrency = Annotated[
+    int | None,
+    typer.Option("--max-concurrency", "--concurrency", help="Delay requests above it: partly closed loop."),
+]
+MaxInFlight = Annotated[
+    int | None, typer.Option("--max-in-flight", help="Record requests above it as unsent.")
+]
+NoTail = Annotated[
+    bool | None, typer.Option("--no-tail", help="Exactly the planned rows; no load after them.")
+]
+
+# --- how ------------------------------------------------------------------------------------------
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        parser=_folder,
+        metavar="FOLDER",
+        help="An empty or new folder. Default a new one under runs/.",
+    ),
+]
+Virtual = Annotated[bool, typer.Option("--virtual", help="Simulate on the bundled engine; nothing is sent.")]
+NoPreflight = Annotated[
+    bool, typer.Option("--no-preflight", help="Skip the look at the server before the load.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON, alone on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]
