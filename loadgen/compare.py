@@ -51,11 +51,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Variants in the order given, the first being the baseline.
 
-    `rule` says in words which row decides (its key: `decided_by`); `winner` is None where it cannot be told,
-    and `reason` says why in either case. `notes`: what a reader must know before using the figures.
+    `asked`: the load of each in words. `rule` says in words which row decides (its key: `decided_by`);
+    `winner` is None where it cannot be told, and `reason` says why in either case. `notes`: what a reader
+    must know before using the figures.
     """
 
     baseline: str
+    asked: str
     plan_digest: str
     variants: dict[str, Side]
     rows: list[Row]
@@ -80,6 +82,7 @@ def compare(summaries: dict[str, Summary], digests: dict[str, str]) -> Compariso
     winner, reason = _winner(summaries, next((row for row in rows if row.key == decided_by), None))
     return Comparison(
         baseline=baseline,
+        asked=summaries[baseline].asked,
         plan_digest=digests[baseline],
         variants={name: _side(s) for name, s in summaries.items()},
         rows=rows,
@@ -211,10 +214,10 @@ def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
             "a burst is won by the highest makespan throughput "
             "(output tokens of ok requests / time from first due to last end)"
         )
-    limits = every[0].goodput and every[0].goodput.limits_s
-    if limits and all(s.goodput and s.goodput.limits_s == limits for s in every):
+    good = every[0].goodput
+    if good and all(s.goodput and s.goodput.limits_s == good.limits_s for s in every):
         return _ATTAINMENT, (
-            "the highest goodput attainment wins (share of offered requests within every limit)"
+            f"the highest goodput attainment wins (share of offered requests with {good.limits()})"
         )
     return _E2E, (
         "the lowest adjusted p99 of E2E wins "

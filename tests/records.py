@@ -68,7 +68,7 @@ def _record(index: int, due_s: float, values: dict[str, Any]) -> RequestRecord:
     return RequestRecord(index=index, due_s=due_s, **(sent | values))
 
 
-SCENARIO = {"load": {"arrivals": {"kind": "burst", "size": 10, "every": "1s"}, "duration": "10s"}}
+SCENARIO = {"load": {"requests": [{"prompt": 16, "output": 4}]}}
 
 
 def header(**changes: Any) -> RunHeader:

@@ -89,11 +89,12 @@ def test_goodput_limits_decide_where_they_are_given() -> None:
     """The larger share of offered requests within every limit wins."""
 
     def good(share: float) -> Summary:
-        limits = {"ttft_s": 0.5}
+        limits = {"ttft": 0.5, "tpot": 0.05}
         return summary(goodput=Goodput(limits_s=limits, good=0, attainment=share, rps=None))
 
     c = compared(a=good(0.8), b=good(0.7))
     assert (c.winner, c.decided_by) == ("a", "attainment")
+    assert "with TTFT <= 500ms and TPOT <= 50ms" in c.rule
 
 
 def test_different_goodput_limits_do_not_decide() -> None:

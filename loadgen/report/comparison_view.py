@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loadgen.compare import Comparison, Row
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
-from loadgen.report.summary_view import METRICS
+from loadgen.report.summary_view import METRICS, asked
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
 
 ARROWS = {"higher": "↑", "lower": "↓"}
@@ -28,6 +28,10 @@ def sides(c: Comparison) -> Table:
         Column("target", "words", drop=1), Column("model", "words", drop=2),
     ]  # fmt: skip
     return Table("Variants", columns, rows)
+
+
+def load(c: Comparison) -> str:
+    return asked(c.asked, c.plan_digest)
 
 
 def source_of_all(c: Comparison) -> str:
@@ -84,7 +88,11 @@ def verdict(c: Comparison) -> tuple[str, str]:
         return "NO WINNER", f"{c.reason}."
     row = next(row for row in c.rows if row.key == c.decided_by)
     ratio = row.ratios[c.winner]
-    times = f", {_times(ratio)} {c.baseline}" if ratio is not None and c.winner != c.baseline else ""
+    times = (
+        f", {_times(ratio).rstrip('x')} times that of {c.baseline}"
+        if ratio is not None and c.winner != c.baseline
+        else ""
+    )
     return f"WINNER {c.winner}", f"{c.reason}: {_said(row, c.winner)}{times}."
 
 

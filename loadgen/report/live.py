@@ -21,10 +21,14 @@ BAR_CELLS = 40
 
 
 class Counters(Protocol):
-    """What a client counts as it runs. `lag_s`: the recent worst send lag; `tokens`: token events so far."""
+    """What a client counts as it runs. `tail`: those beyond the plan, in `sent` and `in_flight` alone.
+
+    `lag_s`: the worst send lag of about the last second; `tokens`: token events so far.
+    """
 
     due: int
     sent: int
+    tail: int
     in_flight: int
     in_flight_max: int
     done: int
@@ -88,9 +92,7 @@ class View:
         """Two lines no wider than `width`: what we sent, and what came back."""
         from rich.text import Text
 
-        sent = self._fitting(
-            [self._sent(), f"send lag {duration(self.counters.lag_s)}", self._elapsed(now_s)], width
-        )
+        sent = self._fitting([self._sent(), self._busy_with(), self._elapsed(now_s)], width)
         frame = Text(no_wrap=True, overflow="ellipsis")
         title = f"{self.title} " if self.title and len(self.title) + len(sent) < width else ""
         frame.append(title, "bold")
@@ -101,23 +103,32 @@ class View:
 
     def line(self, now_s: float) -> str:
         """One line for a log."""
-        lag = f"send lag {duration(self.counters.lag_s)}"
-        told = ", ".join([self._sent(), *self._came_back(now_s), lag])
+        told = ", ".join([self._sent(), *self._came_back(now_s), self._busy_with()])
         return " ".join(filter(None, [self.title, self._elapsed(now_s), told]))
 
     def _draw_bar(self, frame: Text, cells: int) -> None:
         if not self.total or cells < 10:
             return
-        full = min(cells, cells * self.counters.sent // self.total)
+        full = min(cells, cells * self._planned // self.total)
         frame.append("━" * full, "green")
         frame.append("─" * (cells - full) + "  ", "dim")
 
+    @property
+    def _planned(self) -> int:
+        return self.counters.sent - self.counters.tail
+
     def _sent(self) -> str:
-        sent = self.counters.sent
-        if self.total is None:
-            return f"{sent:,} sent"
-        tail = f" + {sent - self.total:,} tail" if sent > self.total else ""
-        return f"{min(sent, self.total):,} of {self.total:,} sent{tail}"
+        return (
+            f"{self._planned:,} sent" if self.total is None else f"{self._planned:,} of {self.total:,} sent"
+        )
+
+    def _busy_with(self) -> str:
+        """How well sending goes; once all is sent, that only answers are waited for."""
+        c = self.counters
+        if self.total is None or self._planned + c.unsent < self.total:
+            return f"send lag {duration(c.lag_s)} (worst of the last second)"
+        tail = f" (tail load: {c.tail:,} sent)" if c.tail else ""
+        return f"waiting for the last answers{tail}" if c.done + c.unsent < self.total else "all answered"
 
     def _elapsed(self, now_s: float) -> str:
         minutes, seconds = divmod(int(now_s - self.start_s), 60)

@@ -16,6 +16,7 @@ _ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#@]|:(?=//))")
 def summary_markdown(summary: Summary) -> str:
     """One run: the verdict on the measurement, its tables, the words explained, what to do next."""
     parts = [f"# {escape(summary.name)}: {summary.validity}", escape(summary_view.identity(summary))]
+    parts += [escape(summary_view.load(summary))]
     parts += [
         _list(
             [" ".join(summary_view.finding(f)).strip() for f in summary.findings]
@@ -36,6 +37,7 @@ def comparison_markdown(comparison: Comparison) -> str:
     parts = [
         f"# {escape(word)}",
         escape(f"{reason} Rule: {comparison.rule}."),
+        escape(comparison_view.load(comparison)),
         _list(comparison.notes),
         _table(comparison_view.sides(comparison)),
         _table(comparison_view.figures(comparison, others)),

@@ -6,7 +6,6 @@ from loadgen.records import Outcome
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
 from loadgen.stats.summary import Distribution, Finding, Summary
-from loadgen.units import show_duration
 
 MOST_ERRORS = 5
 MEANINGS = {
@@ -52,6 +51,15 @@ def identity(s: Summary) -> str:
     return f"{clean(s.name)}: {SOURCES[s.source]}, {clean(s.target)}{model}, {window}; run {clean(s.run_id)}"
 
 
+def load(s: Summary) -> str:
+    return asked(s.asked, s.plan_digest)
+
+
+def asked(load: str, digest: str) -> str:
+    """The load in words, and the plan by the first letters of its digest."""
+    return f"asked: {clean(load)}; plan {digest[:8]}"
+
+
 def tables(s: Summary) -> list[Table]:
     return [table for table in (outcomes(s), errors(s), rates(s), latencies(s)) if table is not None]
 
@@ -67,7 +75,8 @@ def finding(f: Finding) -> tuple[str, str]:
 
 def _sentence(said: str) -> str:
     said = clean(said, 1000).rstrip(".")
-    return f"{said[0].upper()}{said[1:]}." if said else ""
+    is_key = "_" in said.partition(" ")[0]  # max_in_flight stays as it is written
+    return f"{said if is_key else said[0].upper() + said[1:]}." if said else ""
 
 
 def cautions(s: Summary) -> list[str]:
@@ -77,10 +86,11 @@ def cautions(s: Summary) -> list[str]:
         said.append("SIMULATED: the bundled engine's model of time, not a measured server.")
     if s.overloaded:
         said.append("Overloaded: percentiles depend on how long one measured.")
-    if s.partly_closed_loop:
-        said.append(
-            "Partly closed loop: a concurrency cap held requests back, so the load followed the server."
-        )
+    if s.max_concurrency is not None:
+        held = f"held back {s.held_back:,} of {sum(s.outcomes.values()):,} requests"
+        cap = f"a cap of {s.max_concurrency:,} was set; it {held}, most in flight {s.in_flight_max:,}"
+        closed = "Partly closed loop, the load followed the server"
+        said.append(f"{closed}: {cap}." if s.partly_closed_loop else f"{cap[0].upper()}{cap[1:]}.")
     if s.itl_assumed:
         said.append("ITL assumes one token per event: the server gave no usage.")
     if not s.itl_valid and s.validity == "VALID":
@@ -110,19 +120,20 @@ def errors(s: Summary) -> Table | None:
 
 
 def rates(s: Summary) -> Table:
+    limits = s.goodput.limits() if s.goodput else ""
     over = f"of ok requests, over a makespan of {duration(s.makespan_s)}"
     asked = [
         ("offered", s.offered_rps, "requests/s", "due in the window"),
         ("completed", s.completed_rps, "requests/s", "ok and ended in the window"),
         ("output", s.output_tokens_per_s, "tokens/s", "tokens that came in the window"),
-        ("goodput", s.goodput.rps if s.goodput else None, "requests/s", _limits(s)),
+        ("goodput", s.goodput.rps if s.goodput else None, "requests/s", limits),
         ("makespan output", s.makespan_output_tokens_per_s, "tokens/s", over),
         ("makespan total", s.makespan_total_tokens_per_s, "tokens/s", "the same with prompt tokens"),
     ]
     rows = [[name, number(value), unit, what] for name, value, unit, what in asked if value is not None]
     if s.goodput and s.goodput.attainment is not None:
         met = percent(s.goodput.attainment, s.offered)
-        rows.append(["attainment", met, "of offered", f"{s.goodput.good:,} requests within {_limits(s)}"])
+        rows.append(["attainment", met, "of offered", f"{s.goodput.good:,} requests within {limits}"])
     if s.wasted_tokens:
         rows.append(["wasted", f"{s.wasted_tokens:,}", "tokens", "came for requests that then failed"])
     mean = f"; mean {number(s.in_flight_mean)}" if s.in_flight_mean is not None else ""
@@ -132,13 +143,6 @@ def rates(s: Summary) -> Table:
     if s.window_by == "burst":
         notes.append("A burst has no rate: its figure is the makespan throughput.")
     return Table(f"Rates ({source_of(s)})", columns, rows, notes)
-
-
-def _limits(s: Summary) -> str:
-    limits = s.goodput.limits_s if s.goodput else {}
-    return ", ".join(
-        f"{name.removesuffix('_s').upper()} ≤ {show_duration(limit)}" for name, limit in limits.items()
-    )
 
 
 QUANTILES = ("p50", "p90", "p99")

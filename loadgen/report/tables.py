@@ -40,7 +40,10 @@ def marks(rows: list[list[str]]) -> list[str]:
     """Explains each sign, where it occurs."""
     cells = [cell for row in rows for cell in row]
     said = ["mean to p99, max: over n samples; a latency's are those of ok requests."]
-    said.append("p99 adjusted: over all offered requests; a failed one counts as infinitely late.")
+    said.append(
+        "p99 adjusted: over all offered requests; a failed one counts as infinitely late. "
+        "Plain percentiles interpolate between samples, adjusted ones are samples."
+    )
     if INFINITE in cells:
         said.append(
             f"{INFINITE}: infinitely late: over 1 % of the offered requests failed, so their p99 never came."

@@ -14,6 +14,7 @@ from loadgen.stats.summary import Finding, Summary
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table as Grid
     from rich.text import Text
 
     from loadgen.workload import PlanFacts
@@ -38,6 +39,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
         said = "do not use these figures: the measurement itself failed"
         _headline(console, "INVALID", said, "bold red")
     _sentence(console, summary_view.identity(summary))
+    _sentence(console, summary_view.load(summary))
     for finding in sorted(summary.findings, key=lambda f: list(EFFECTS).index(f.effect)):
         _finding(console, finding)
     for caution in summary_view.cautions(summary):
@@ -56,6 +58,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     word, reason = comparison_view.verdict(comparison)
     _headline(console, word, reason, "bold yellow" if comparison.winner is None else "bold green")
     _sentence(console, f"Rule: {comparison.rule}.")
+    _sentence(console, comparison_view.load(comparison))
     for note in comparison.notes:
         _sentence(console, note)
     _table(console, comparison_view.sides(comparison))
@@ -139,22 +142,35 @@ def _table(console: Console, table: Table) -> None:
         grid.add_column(
             Text("\n".join(_head(table, i))),
             justify="right" if column.kind == "number" else "left",
-            no_wrap=column.kind != "words",
+            no_wrap=column.kind == "number",
             overflow="fold",
         )
     for row in table.rows:
         grid.add_row(*map(Text, row))
-    console.print(grid, highlight=False)
+    _print_grid(console, grid)
     for note in table.notes:
         _sentence(console, note, "dim")
 
 
+def _print_grid(console: Console, grid: Grid) -> None:
+    if console.is_terminal:
+        console.print(grid, highlight=False)
+        return
+    with console.capture() as drawn:
+        console.print(grid, highlight=False)
+    for line in drawn.get().splitlines():
+        console.out(line.rstrip(), highlight=False)
+
+
 def _narrowed(table: Table, width: int) -> Table:
-    """The table without the columns that do not fit, the most dispensable first."""
+    """The table without the columns that do not fit, the most dispensable first; which ones, is said."""
+    whole = table
     while _cells(table) > width and (rank := max(column.drop for column in table.columns)):
         kept = [i for i, column in enumerate(table.columns) if column.drop != rank]
         columns, rows = [table.columns[i] for i in kept], [[row[i] for i in kept] for row in table.rows]
         table = replace(table, columns=columns, rows=rows)
+    if gone := [column.head for column in whole.columns if column not in table.columns]:
+        table = replace(table, notes=[*table.notes, f"left out for width: {', '.join(gone)}."])
     return table
 
 

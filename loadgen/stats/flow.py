@@ -87,6 +87,23 @@ def in_flight(run: Run) -> tuple[int, float | None]:
     return most, float((ended - began).sum() / (span[1] - span[0]))
 
 
+def held_back(run: Run) -> int | None:
+    """Measured rows that waited for a place: between due and started all were taken. None without a cap."""
+    cap, r = run.asked("load", "max_concurrency"), run.records
+    if cap is None:
+        return None
+    sent = ~np.isnan(r.started_s)
+    began, ended = r.started_s[sent], np.nan_to_num(r.ended_s[sent], nan=np.inf)
+    at = np.concatenate([ended, began])
+    steps = np.repeat([-1, 1], len(began))
+    order = np.lexsort((steps, at))
+    full_so_far = np.concatenate([[0], np.cumsum(np.cumsum(steps[order]) >= cap)])
+    due, started = (at_s[r.measured & sent] for at_s in (r.due_s, r.started_s))
+    before = np.maximum(np.searchsorted(at[order], due, "right") - 1, 0)
+    until = np.searchsorted(at[order], started, "left")
+    return int((full_so_far[until] > full_so_far[before]).sum())
+
+
 def _whole_s(r: Records) -> tuple[float, float] | None:
     if not len(r) or np.isnan(r.ended_s).all():
         return None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
 import numpy as np
 
 from loadgen.plan import Phase
 from loadgen.records import OUTCOMES, Outcome, Records
 from loadgen.run import Run
 from loadgen.stats import flow
+from loadgen.stats.asked import asked_load
 from loadgen.stats.goodput import goodput
 from loadgen.stats.metrics import itl_is_assumed, metrics
 from loadgen.stats.overload import overloaded
@@ -31,16 +34,20 @@ def summarize(run: Run) -> Summary:
     most, mean = flow.in_flight(run)
     errors = {name: n for name, n in outcomes.items() if name not in ("ok", "rejected", "aborted")}
     is_invalid = any(f.effect == "invalid" for f in findings)
+    window_start_s, window_end_s = flow.window_s(run) or (header.window_start_s, header.window_end_s)
+    held_back = flow.held_back(run)
     return Summary(
         run_id=header.run_id,
         name=header.name,
+        asked=asked_load(run),
+        plan_digest=header.plan_digest,
         source=header.source,
         target=header.target,
         model=header.model,
         complete=header.complete,
         interrupted=header.interrupted,
-        window_start_s=header.window_start_s,
-        window_end_s=header.window_end_s,
+        window_start_s=window_start_s,
+        window_end_s=window_end_s,
         window_by=header.window_by,
         offered=offered,
         outcomes=outcomes,
@@ -64,7 +71,9 @@ def summarize(run: Run) -> Summary:
         overloaded=overloaded(run),
         metrics=distributions,
         goodput=goodput(run, rate),
-        partly_closed_loop=run.asked("load", "max_concurrency") is not None,
+        partly_closed_loop=bool(held_back),
+        max_concurrency=run.asked("load", "max_concurrency"),
+        held_back=held_back,
         findings=findings,
         validity="INVALID" if is_invalid else "VALID",
         itl_valid=not (is_invalid or any(f.effect == "invalid_itl" or f.name == ZERO_GAPS for f in findings)),
@@ -80,8 +89,30 @@ def _outcomes(r: Records) -> dict[str, int]:
 def _messages(r: Records) -> list[tuple[str, int]]:
     """What the failures said, most frequent first; the outcome's name where one said nothing."""
     failures = np.flatnonzero(r.measured & ~r.has(Outcome.OK))
-    said = Counter((r.error[i] or OUTCOMES[r.outcome[i]])[:_MESSAGE_LENGTH] for i in failures)
-    return [(str(text), n) for text, n in said.most_common(_MESSAGES)]
+    said: Counter[str] = Counter()
+    for text, n in Counter(r.error[i] or OUTCOMES[r.outcome[i]].value for i in failures).items():
+        said[_words(text)[:_MESSAGE_LENGTH]] += n
+    return said.most_common(_MESSAGES)
+
+
+class _Error(msgspec.Struct):
+    message: str
+
+
+class _Body(msgspec.Struct):
+    """An error as OpenAI words it, `{"error": {"message": ...}}`, or vLLM, without the outer braces."""
+
+    error: _Error | None = None
+    message: str | None = None
+
+
+def _words(text: str) -> str:
+    """The message in an error body, or else all of it; the system's words without their number."""
+    try:
+        body = msgspec.json.decode(text, type=_Body)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return re.sub(r"^\[Errno \d+\] ", "", text)
+    return (body.error.message if body.error else body.message) or text
 
 
 def _statuses(r: Records) -> dict[str, int]:

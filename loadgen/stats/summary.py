@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from loadgen.units import show_duration
+
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     """One metric. Plain figures are over ok requests (NumPy's linear interpolation); no verdict uses them.
@@ -34,6 +36,11 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
     attainment: float | None
     rps: float | None
 
+    def limits(self) -> str:
+        """In words: `TTFT <= 500ms and TPOT <= 50ms`."""
+        limits = self.limits_s.items()
+        return " and ".join(f"{k.removesuffix('_s').upper()} <= {show_duration(v)}" for k, v in limits)
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One answer to "can the measurement be trusted?": what was found, its limit, and what to do about it."""
@@ -50,10 +57,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     `metrics`, over measured rows: ttft_s, ttft_from_start_s, ttft_from_send_s, ttft_visible_s, e2e_s,
     e2e_from_start_s, tpot_s, tpot_adjusted_s, itl_s, chunk_gap_s, longest_stall_s, normalized_latency_s,
     send_lag_s, connect_s, time_to_reject_s, cap_wait_s, prompt_tokens, output_tokens.
+
+    `asked`: the load in words. `window_*_s`: the part that rates are over; an interrupted run's ends where it
+    did. `held_back`: measured requests that had to wait for a place under `max_concurrency`, None without
+    one; any makes the run partly closed loop.
     """
 
     run_id: str
     name: str
+    asked: str
+    plan_digest: str
     source: Literal["http", "virtual", "merged"]
     target: str
     model: str | None
@@ -88,6 +101,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, Distribution]
     goodput: Goodput | None
     partly_closed_loop: bool
+    max_concurrency: int | None
+    held_back: int | None
 
     findings: list[Finding]
     validity: Literal["VALID", "INVALID"]

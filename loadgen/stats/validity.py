@@ -42,10 +42,16 @@ ZERO_GAPS = "zero_gaps"  # leaves ITL without a judgement, though TTFT and E2E s
 
 def judge_validity(run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None) -> list[Finding]:
     """What speaks against the run's figures, or what a reader should know of them; empty for a clean run."""
-    health = run.header.health
-    found = [*_wholeness(run), *_send_lag(run, metrics, offered_rps), *_sent(run), *_tokens(run)]
-    found += [*_zero_gaps(run), *_arrivals(run)]
-    return found + list(_client(health, metrics)) if health else found
+    health, less = run.header.health, _less(run)
+    found = [*_wholeness(run), *_send_lag(run, metrics, offered_rps, less), *_sent(run, less)]
+    found += [*_tokens(run), *_zero_gaps(run), *_arrivals(run)]
+    return found + list(_client(health, metrics, less)) if health else found
+
+
+def _less(run: Run) -> str:
+    """How to ask less of the client."""
+    at_once = run.header.window_by == "burst" or run.asked("load", "arrivals", "kind") == "burst"
+    return "send fewer at once" if at_once else "lower the rate"
 
 
 def _wholeness(run: Run) -> Iterator[Finding]:
@@ -70,22 +76,25 @@ def _wholeness(run: Run) -> Iterator[Finding]:
         yield _info("torn_line", "the last line of records.jsonl was cut short and is left out")
 
 
-def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None) -> Iterator[Finding]:
+def _send_lag(
+    run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, less: str
+) -> Iterator[Finding]:
     if run.asked("load", "max_concurrency") is not None:
         yield _info(
             "send_lag_unknown",
-            "max_concurrency makes requests wait for a place; that cannot be told from a late client",
+            "the send lag is not judged: under max_concurrency, a wait for a place looks like a late client",
         )
         return
     r = run.records
     lag_s = span_s(r.started_s, r.due_s)[r.measured & ~np.isnan(r.started_s)]
     limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * (metrics["ttft_s"].quantiles["p50"] or 0.0))
-    remedy = "the client is late: lower the rate, close other work on this machine, or give it more cores"
+    remedy = f"the client is late: {less}, close other work on this machine, or give it more cores"
     if len(lag_s) and (p99_s := _p99_but_one(lag_s)) > limit_s:
-        text = f"1 % of requests were sent {_show(p99_s)} or more after due; the limit is {_show(limit_s)}"
+        late = f"{(lag_s >= p99_s).sum()} of {len(lag_s)}" if len(lag_s) < 100 else "1 % of"
+        text = f"{late} requests were sent {_show(p99_s)} or more after due; the limit is {_show(limit_s)}"
         yield _invalid("send_lag", text, remedy)
-    if offered_rps and len(lag_s) and (late := (lag_s > 1 / offered_rps).mean()) > LIMITS.late_rows:
-        text = f"{late:.1%} of requests were sent over one mean arrival gap ({_show(1 / offered_rps)}) late"
+    if offered_rps and len(lag_s) and (share := (lag_s > 1 / offered_rps).mean()) > LIMITS.late_rows:
+        text = f"{share:.1%} of requests were sent over one mean arrival gap ({_show(1 / offered_rps)}) late"
         yield _invalid("send_order", f"{text}; the limit is {LIMITS.late_rows:.0%}", remedy)
 
 
@@ -95,7 +104,7 @@ def _p99_but_one(lag_s: Floats) -> float:
     return float(np.sort(lag_s)[max(0, min(rank(99, n), n - 1) - 1)])
 
 
-def _sent(run: Run) -> Iterator[Finding]:
+def _sent(run: Run, less: str) -> Iterator[Finding]:
     r = run.records
     due, unsent = int(r.offered.sum()), int((r.measured & r.has(Outcome.UNSENT)).sum())
     if unsent and run.asked("load", "max_in_flight") is not None:
@@ -103,11 +112,11 @@ def _sent(run: Run) -> Iterator[Finding]:
             name="unsent",
             effect="warning",
             text=f"{unsent} of {due} requests were not sent: max_in_flight was reached; each is a miss",
-            remedy="raise max_in_flight, or lower the rate",
+            remedy=f"raise max_in_flight, or {less}",
         )
     elif unsent > LIMITS.unsent * due:
         text = f"{unsent} of {due} requests were not sent; the limit is {LIMITS.unsent:.1%}"
-        yield _invalid("unsent", text, "give the client more cores or descriptors, or lower the rate")
+        yield _invalid("unsent", text, f"give the client more cores or descriptors, or {less}")
     lost = int((r.offered & np.isnan(r.started_s) & ~r.has(Outcome.UNSENT)).sum())
     if lost > (1 - LIMITS.started) * due:
         text = f"{due - lost} of {due} requests due were started; at least {LIMITS.started:.1%} must be"
@@ -171,12 +180,12 @@ def _arrivals(run: Run) -> Iterator[Finding]:
             )
 
 
-def _client(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Finding]:
+def _client(health: Health, metrics: Mapping[str, Distribution], less: str) -> Iterator[Finding]:
     yield from _stalls(health, metrics)
     if health.descriptors_exhausted:
-        yield _exhausted("descriptors", "raise `ulimit -n`, or lower the rate")
+        yield _exhausted("descriptors", f"raise `ulimit -n`, or {less}")
     if health.ports_exhausted:
-        yield _exhausted("ports", "keep connections alive, widen the local port range, or lower the rate")
+        yield _exhausted("ports", f"keep connections alive, widen the local port range, or {less}")
     jump_s = abs(health.clock_jump_s or 0.0)
     if jump_s > LIMITS.clock_jump_s:
         text = f"the clock jumped by {_show(jump_s)}; the limit is {_show(LIMITS.clock_jump_s)}"

@@ -53,6 +53,8 @@ def summary(**changes: Any) -> Summary:
     whole: dict[str, Any] = {
         "run_id": "20260105-101500-chat-1a2b3c",
         "name": "chat",
+        "asked": "poisson 8/s, 1,000 requests after 80 of warm-up, prompt 256, output 128, seed 1",
+        "plan_digest": "5f" * 32,
         "source": "http",
         "target": "http://127.0.0.1:8000",
         "model": "opt-13b",
@@ -84,6 +86,8 @@ def summary(**changes: Any) -> Summary:
         "metrics": metrics(),
         "goodput": None,
         "partly_closed_loop": False,
+        "max_concurrency": None,
+        "held_back": None,
         "findings": [],
         "validity": "VALID",
         "itl_valid": True,

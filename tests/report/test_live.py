@@ -22,6 +22,7 @@ class Counts:
 
     due: int = 412
     sent: int = 412
+    tail: int = 0
     in_flight: int = 31
     in_flight_max: int = 40
     done: int = 381
@@ -70,10 +71,24 @@ def test_a_frame_at_eighty_columns_says_everything() -> None:
 
 
 def test_the_bar_is_full_when_all_is_sent_and_the_tail_is_told_apart() -> None:
-    """1,020 sent of 1,000 planned: 20 are tail."""
-    text = View(Counts(sent=1020), 1000, "", 0.0).frame(1.0, 80).plain
+    """1,020 sent, 20 of them tail: 1,000 of 1,000 planned, no send lag but the wait for answers."""
+    text = View(Counts(sent=1020, tail=20), 1000, "", 0.0).frame(1.0, 80).plain
     assert "─" not in text
-    assert "1,000 of 1,000 sent + 20 tail" in text
+    assert "1,000 of 1,000 sent · waiting for the last answers (tail load: 20 sent) · 0:01" in text
+    assert "send lag" not in text
+
+
+def test_when_every_planned_request_has_ended_nothing_is_waited_for() -> None:
+    """997 answered and 3 unsent of 1,000."""
+    line = View(Counts(sent=1004, tail=7, done=997, unsent=3), 1000, "", 0.0).line(1.0)
+    assert "997 of 1,000 sent" in line
+    assert line.endswith("all answered")
+
+
+def test_the_bar_stands_still_for_the_tail() -> None:
+    """Half the plan sent: half the bar, whatever the tail adds."""
+    bars = [View(Counts(sent=500 + n, tail=n), 1000, "", 0.0).frame(1.0, 120).plain for n in (0, 400)]
+    assert bars[0].count("━") == bars[1].count("━") > 0
 
 
 def test_without_a_total_there_is_no_bar() -> None:

@@ -29,6 +29,7 @@ def test_a_comparison_has_its_source_winner_rule_and_ratios() -> None:
     assert "## Comparison (SIMULATED in virtual time)" in text
     assert row(text, "makespan throughput ↑")[1:] == ["tokens/s", "600", "1,500", "2.50x"]
     assert "5f" * 32 in text
+    assert "asked: poisson 8/s, 1,000 requests" in text
 
 
 def test_a_summary_has_every_column_whatever_a_terminal_drops() -> None:

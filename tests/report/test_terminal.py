@@ -60,6 +60,8 @@ def troubled(**changes: Any) -> Summary:
         "itl_assumed": True,
         "itl_valid": False,
         "partly_closed_loop": True,
+        "max_concurrency": 8,
+        "held_back": 40,
         "wasted_tokens": 1234,
         "goodput": Goodput(limits_s={"ttft_s": 0.5, "tpot_s": 0.05}, good=50, attainment=50 / 99, rps=4.0),
         "metrics": metrics(
@@ -190,7 +192,14 @@ def test_findings_come_with_their_remedy_and_the_gravest_first() -> None:
     ("changes", "said"),
     [
         ({"overloaded": True}, "Overloaded: percentiles depend on how long one measured."),
-        ({"partly_closed_loop": True}, "Partly closed loop"),
+        (
+            {"partly_closed_loop": True, "max_concurrency": 8, "held_back": 40},
+            "Partly closed loop, the load followed the server: a cap of 8 was set; it held back 40 of 1,000",
+        ),
+        (
+            {"max_concurrency": 64, "held_back": 0},
+            "A cap of 64 was set; it held back 0 of 1,000 requests, most in flight 41.",
+        ),
         ({"itl_assumed": True}, "ITL assumes one token per event"),
         ({"itl_valid": False}, "ITL and chunk gaps are not to be used"),
     ],
@@ -213,7 +222,7 @@ def test_a_burst_has_no_rate_row() -> None:
 def test_goodput_is_shown_with_its_limits_and_share() -> None:
     """The limits as they were asked."""
     text = flat(shown(troubled(validity="VALID")))
-    assert "TTFT ≤ 500ms, TPOT ≤ 50ms" in text
+    assert "TTFT <= 500ms and TPOT <= 50ms" in text
     assert "attainment 51 % of offered 50 requests within" in text
 
 
@@ -282,8 +291,10 @@ def compared(c: Comparison, width: int = 100) -> str:
 
 def test_the_winner_and_the_rule_come_first() -> None:
     """Who, by which figure, by how much, by which rule."""
-    text = compared(comparison("static", "continuous"))
-    assert text.startswith("WINNER continuous  highest makespan throughput: 1,200 tokens/s, 2.00x static.")
+    text = flat(compared(comparison("static", "continuous")))
+    assert text.startswith(
+        "WINNER continuous highest makespan throughput: 1,200 tokens/s, 2.00 times that of"
+    )
     assert "Rule: a burst is won by" in text
 
 
@@ -305,9 +316,66 @@ def test_variants_that_do_not_fit_go_to_further_tables_with_the_baseline(width: 
     names = [f"variant-with-a-name-{i}" for i in range(7)]
     text = compared(comparison(*names), width)
     assert max(cell_len(line) for line in text.splitlines()) <= width
-    rows = [line.split() for line in text.splitlines() if line.startswith("makespan throughput ↑")]
-    assert {row[4] for row in rows} == {"600"}
-    assert sum(len(row) - 5 for row in rows) == 2 * 6
+    rows = [line.partition(" tokens/s ")[2].split() for line in text.splitlines() if " tokens/s " in line]
+    assert {row[0] for row in rows} == {"600"}
+    assert sum(len(row) - 1 for row in rows) == 2 * 6
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_figure_or_heading_of_a_comparison_is_cut(width: int) -> None:
+    """With two variants, every ratio ends in its x and the heading is whole; long labels wrap instead."""
+    text = compared(comparison("static", "continuous"), width)
+    head = next(line for line in text.splitlines() if line.startswith("figure "))
+    assert head.endswith("(baseline)  continuous  x base")
+    rows = text[text.index("figure ") : text.index("more is better")].splitlines()[2:-1]
+    ratios = [row.split()[-1] for row in rows if len(row) == len(head)]
+    assert len(ratios) == len(comparison("static", "continuous").rows)
+    assert all(ratio.endswith("x") or ratio == "–" for ratio in ratios)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_cell_of_a_summary_is_cut(width: int) -> None:
+    """Labels wrap between words; counts, units and figures stay whole."""
+    text = shown(summary(), width)
+    for label, rest in (("ITL", "118,000"), ("TTFT", "1,000")):
+        assert rest in cells(text, label)
+    assert "ms/token" in text
+    assert "118,000" in text
+
+
+def test_no_line_in_a_pipe_ends_in_blanks() -> None:
+    """Logs and diffs stay clean."""
+    for text in (shown(troubled()), compared(comparison("static", "continuous"))):
+        assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+def test_columns_left_out_for_width_are_named() -> None:
+    """At 80 columns p90 goes, at 70 the mean too; where all fit nothing is said."""
+    assert "left out" not in shown(summary(), 120)
+    assert "left out for width: p90." in shown(summary(), 80)
+    assert "left out for width: mean, p90." in shown(summary(), 70)
+
+
+def test_the_load_is_said_with_the_plan() -> None:
+    """What was asked stands under the identity of the run, and under the rule of a comparison."""
+    load = "poisson 8/s, 1,000 requests after 80 of warm-up, prompt 256, output 128, seed 1"
+    said = f"asked: {load}; plan 5f5f5f5f"
+    assert said in flat(shown(summary()))
+    assert said in flat(compared(comparison("static", "continuous")))
+
+
+def test_an_adjusted_p99_may_differ_from_the_plain_one_without_any_failure() -> None:
+    """The footnote says why."""
+    said = "Plain percentiles interpolate between samples, adjusted ones are samples."
+    assert said in flat(shown(summary()))
+
+
+def test_a_key_that_begins_a_sentence_stays_as_it_is_written() -> None:
+    """`max_in_flight`, never `Max_in_flight`; other words get their capital."""
+    texts = ("max_in_flight was reached", "the client is late")
+    text = shown(summary(findings=[Finding(name="x", effect="warning", text=t) for t in texts]))
+    assert "max_in_flight was reached." in text
+    assert "The client is late." in text
 
 
 def test_a_simulated_comparison_says_so_in_its_titles() -> None:

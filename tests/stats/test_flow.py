@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.records import Outcome
-from loadgen.stats.flow import completed_rps, in_flight, makespan, offered_rps, output_tokens_per_s
+from loadgen.records import Outcome, RequestRecord
+from loadgen.run import Run
+from loadgen.stats.flow import completed_rps, held_back, in_flight, makespan, offered_rps, output_tokens_per_s
 from tests.records import failed, ok, run_of
 
 
@@ -104,3 +105,33 @@ def test_an_interrupted_run_is_divided_by_the_time_it_had() -> None:
     run = run_of(rows, interrupted=True)
     assert offered_rps(run) == 1.25
     assert completed_rps(run) == 1.0
+
+
+def capped(rows: list[RequestRecord], cap: int | None) -> Run:
+    return run_of(rows, scenario={"load": {"max_concurrency": cap}})
+
+
+def served(cap: int, due_s: list[float], seconds: float, lag_s: float = 0.0) -> list[RequestRecord]:
+    """Rows of `seconds` each, started when a place is free: first come, first served."""
+    free, rows = [0.0] * cap, []
+    for i, due in enumerate(due_s):
+        start = round(max(due + lag_s, free[0]), 6)
+        free = sorted([*free[1:], round(start + seconds, 6)])
+        rows.append(ok(i, due, started_s=start, ttft_s=start - due + seconds, gaps_us=[]))
+    return rows
+
+
+@pytest.mark.parametrize("lag_s", [0.0, 0.0005])
+def test_a_cap_holds_back_what_finds_every_place_taken(lag_s: float) -> None:
+    """Ten at once on three places: seven wait. One a second for half a second: none, however late we are."""
+    assert held_back(capped(served(3, [0.0] * 10, 1.0, lag_s), 3)) == 7
+    assert held_back(capped(served(1, [float(i) for i in range(10)], 0.5, lag_s), 1)) == 0
+    assert held_back(capped(served(1, [float(i) for i in range(10)], 1.5, lag_s), 1)) == 9
+
+
+def test_a_cap_that_nobody_set_holds_nothing_and_one_out_of_reach_holds_none() -> None:
+    """None is no cap; 0 is a cap with room to spare."""
+    rows = served(3, [0.0] * 3, 1.0)
+    assert held_back(capped(rows, None)) is None
+    assert held_back(capped(rows, 4)) == 0
+    assert held_back(capped([], 4)) == 0

@@ -81,6 +81,8 @@ def test_a_whole_summary_by_hand() -> None:
     expected = Summary(
         run_id="run-1",
         name="run",
+        asked="1 requests written out",
+        plan_digest="0" * 64,
         source="http",
         target="http://127.0.0.1:8000",
         model="m",
@@ -112,6 +114,8 @@ def test_a_whole_summary_by_hand() -> None:
         metrics=metrics,
         goodput=Goodput(limits_s={"ttft": 0.2, "tpot": 0.1}, good=3, attainment=0.3, rps=pytest.approx(0.3)),
         partly_closed_loop=False,
+        max_concurrency=None,
+        held_back=None,
         findings=[
             Finding(
                 name="loop_stall",
@@ -143,6 +147,66 @@ def test_no_figure_depends_on_the_source() -> None:
         to_json(summarize(run_of(ROWS, source=source, **HEADER))) for source in ("http", "virtual")
     )
     assert virtual == http.replace(b'"source": "http"', b'"source": "virtual"')
+
+
+def test_an_interrupted_runs_window_is_the_part_that_was_used() -> None:
+    """Planned [1, 11) s and cut at the last due, 6 s: rates and the words about them are over [1, 6) s."""
+    summary = summarize(run_of([ok(i, i + 1.0) for i in range(6)], **HEADER | {"interrupted": True}))
+    assert (summary.window_start_s, summary.window_end_s) == (1.0, 6.0)
+    whole = summarize(run_of([ok(i, i + 1.0) for i in range(6)], **HEADER))
+    assert (whole.window_start_s, whole.window_end_s) == (1.0, 11.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ('{"error": {"message": "queue full", "type": "x", "code": 429}}', "queue full"),
+        ('{"object": "error", "message": "too long", "code": 400}', "too long"),
+        ('{"detail": "Not Found"}', '{"detail": "Not Found"}'),
+        ('{"error": {"mess', '{"error": {"mess'),
+        ("[Errno 111] Connection refused", "Connection refused"),
+        ("plain words", "plain words"),
+        ("half \ud800 a pair", "half \ud800 a pair"),
+    ],
+)
+def test_errors_are_in_the_servers_words(error: str, said: str) -> None:
+    """The message of an error body rather than its JSON; anything else as it came, without errno."""
+    assert summarize(run_of([failed(0, error=error)])).errors == [(said, 1)]
+
+
+def test_bodies_with_one_message_are_one_error() -> None:
+    """Request ids beside the message part nothing."""
+    rows = [failed(i, error=f'{{"error": {{"message": "full", "request": {i}}}}}') for i in range(3)]
+    assert summarize(run_of(rows)).errors == [("full", 3)]
+
+
+EDGES = {
+    "no rows": [],
+    "one row": [ok(0)],
+    "one row without a token": [ok(0, first_token_s=None, last_token_s=None, gaps_us=[], event_tokens=None)],
+    "all aborted": [failed(i, i / 10, Outcome.ABORTED) for i in range(60)],
+    "all aborted at the end": [failed(i, i / 10, Outcome.ABORTED, ended_s=12.0) for i in range(60)],
+    "none ok": [failed(i, i / 10) for i in range(60)],
+    "all at one instant": [ok(i, 1.0) for i in range(60)],
+    "all at one far instant": [ok(i, 4e9) for i in range(60)],
+    "only tail": [ok(i, i / 10, phase="tail") for i in range(60)],
+    "never started": [failed(i, i / 10, Outcome.BROKEN, started_s=None, ended_s=None) for i in range(60)],
+    "no tokens by usage": [ok(i, i / 10, output_tokens=0) for i in range(60)],
+}
+
+
+@pytest.mark.parametrize("by", ["duration", "count", "burst"])
+@pytest.mark.parametrize("rows", EDGES.values(), ids=EDGES)
+@pytest.mark.filterwarnings("error")
+def test_a_run_at_the_edge_has_a_summary_without_a_warning(rows: list[RequestRecord], by: str) -> None:
+    """Nothing offered, nothing ok, one instant for all: figures or None, no division by nothing."""
+    asked = {"load": {"arrivals": {"kind": "poisson", "rate": "5/s"}, "max_concurrency": 2}}
+    asked |= {"goodput": {"ttft": "1s", "tpot": "1s", "e2e": "1s"}}
+    for scenario in (asked, {}):
+        run = run_of(rows, window_by=by, scenario=scenario, health=Health())
+        summary = summarize(run)
+        assert from_json(to_json(summary)) == summary
+        json.dumps(vllm_result(run, summary), allow_nan=False)
 
 
 def test_messages_are_grouped_cut_and_the_ten_most_frequent_kept() -> None:

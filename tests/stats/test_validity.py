@@ -99,6 +99,15 @@ def test_a_finding_says_figure_limit_and_remedy() -> None:
     assert "lower the rate" in finding.remedy
 
 
+def test_few_rows_are_counted_and_a_burst_is_told_to_be_smaller() -> None:
+    """Of 20 at once, 3 are late: `3 of 20`, and no advice to lower a rate that there is not."""
+    rows = [ok(i, 0.0, started_s=late) for i, late in enumerate([0.0] * 17 + [0.1] * 3)]
+    finding = found(run_of(rows, window_by="burst"))["send_lag"]
+    assert finding.text == "3 of 20 requests were sent 100ms or more after due; the limit is 2ms"
+    assert "send fewer at once" in finding.remedy
+    assert "rate" not in finding.remedy
+
+
 def test_rows_later_than_their_successor_was_due() -> None:
     """Six of a hundred sent more than one mean gap late, answers so slow that the lag itself may pass."""
     assert effects(rows_late_by([0.0] * 94 + [0.11] * 6, ttft_s=60.0)) == {"send_order": "invalid"}
