@@ -44,6 +44,10 @@ class Ahead:
         self._write()
         return True
 
+    def is_due(self, at_ns: int) -> bool:
+        """Whether the next row is written, and due by `at_ns`."""
+        return bool(self._written) and self._written[0].due_ns <= at_ns
+
     def _write(self) -> None:
         assert self._next is not None
         index, due_ns, prompt_tokens, output_tokens, phase, priority, own_id = self._next

@@ -18,6 +18,9 @@ from loadgen.units import show_duration
 PHASES: dict[Phase, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
 
 
+_Limit = tuple[int, Outcome, str, float]  # when, what it means, in words with a place for the length
+
+
 class Sender:
     """What all calls of a run share. `secrets` never reach a record; instants count from `origin_ns`."""
 
@@ -111,14 +114,14 @@ class Call:
         """One timer a request: it looks up the limit in force, and comes back in time for any to follow."""
         now_ns = self._now_ns()
         limits = self._sender.timeouts
-        at_ns, outcome, why = self._next_limit()
+        at_ns, outcome, why, limit_s = self._next_limit()
         if now_ns >= at_ns:
-            self.cut(outcome, why)
+            self.cut(outcome, why.format(show_duration(limit_s)))
             return
         soonest_s = min((at_ns - now_ns) / 1e9, limits.first_token_s, limits.idle_s)
         self._limit = asyncio.get_running_loop().call_later(soonest_s + 0.001, self._check_limits)
 
-    def _next_limit(self) -> tuple[int, Outcome, str]:
+    def _next_limit(self) -> _Limit:
         limits, answer = self._sender.timeouts, self.answer
         assert self.started_ns is not None
         found = [_limit(self.started_ns, limits.total_s, Outcome.TIMEOUT_TOTAL, "not over within {}")]
@@ -197,5 +200,5 @@ def _seconds(us: int | None) -> float | None:
     return None if us is None else us / 1e6
 
 
-def _limit(from_ns: int, limit_s: float, outcome: Outcome, why: str) -> tuple[int, Outcome, str]:
-    return from_ns + round(limit_s * 1e9), outcome, why.format(show_duration(limit_s))
+def _limit(from_ns: int, limit_s: float, outcome: Outcome, why: str) -> _Limit:
+    return from_ns + round(limit_s * 1e9), outcome, why, limit_s

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from loadgen.plan import Phase
 from loadgen.records import RequestRecord
 from tests.client.runs import (
+    LEAD_S,
     Ran,
     answering,
     blocking,
@@ -18,7 +19,9 @@ from tests.client.runs import (
     scenario_of,
     stopping,
     tail_every,
+    void,
 )
+from tests.virtual_loop import VirtualLoop
 
 
 def test_a_slow_server_delays_no_send() -> None:
@@ -232,3 +235,31 @@ def test_requests_are_written_before_they_are_due() -> None:
     due_s = [0.0, 0.01, 3.0, 3.01, 3.02]
     ran = run_plan(plan_of(due_s), answering(0.05), prompt_s=0.1)
     assert [ran.of(i).started_s for i in range(5)] == due_s
+
+
+def test_rows_of_a_burst_start_together_but_answers_are_read_in_between() -> None:
+    """Where a turn of the loop takes 10 ms, thirty-two rows due at once start in one turn, the others later."""
+    turns = 20
+
+    def turn(loop: VirtualLoop) -> None:
+        nonlocal turns
+        turns -= 1
+        loop.block(0.01)
+        if turns:
+            loop.call_soon(turn, loop)
+
+    ran = run_plan(
+        plan_of([0.0] * 40),
+        answering(0.1),
+        before=lambda loop, _: void(loop.call_later(LEAD_S, turn, loop)),
+    )
+    started_s = [ran.of(i).started_s or 0.0 for i in range(40)]
+    assert len(set(started_s[:32])) == 1
+    assert len(set(started_s[32:])) == 1
+    assert started_s[32] == pytest.approx(started_s[31] + 0.01)
+
+
+def test_a_row_goes_out_before_the_next_one_is_written() -> None:
+    """A prompt that takes 100 ms to make, too far ahead to be made before, does not delay the row in hand."""
+    ran = run_plan(plan_of([0.0, 2.5]), answering(0.05), prompt_s=0.1)
+    assert [ran.of(i).started_s for i in range(2)] == [0.0, 2.5]
