@@ -126,7 +126,7 @@ class View:
         """How well sending goes; once all is sent, that only answers are waited for."""
         c = self.counters
         if self.total is None or self._planned + c.unsent < self.total:
-            return f"send lag {duration(c.lag_s)} (worst of the last second)"
+            return f"worst send lag {duration(c.lag_s)} (last second)"
         tail = f" (tail load: {c.tail:,} sent)" if c.tail else ""
         return f"waiting for the last answers{tail}" if c.done + c.unsent < self.total else "all answered"
 

@@ -100,9 +100,9 @@ class _Error(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    """An error as OpenAI words it, `{"error": {"message": ...}}`, or vLLM, without the outer braces."""
+    """An error body: OpenAI's `{"error": {"message": ...}}`, Ollama's `{"error": ...}`, an old vLLM's."""
 
-    error: _Error | None = None
+    error: _Error | str | None = None
     message: str | None = None
 
 
@@ -112,7 +112,8 @@ def _words(text: str) -> str:
         body = msgspec.json.decode(text, type=_Body)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return re.sub(r"^\[Errno \d+\] ", "", text)
-    return (body.error.message if body.error else body.message) or text
+    error = body.error.message if isinstance(body.error, _Error) else body.error
+    return error or body.message or text
 
 
 def _statuses(r: Records) -> dict[str, int]:

@@ -229,4 +229,4 @@ def _info(name: str, text: str) -> Finding:
 
 
 def _show(seconds: float) -> str:
-    return show_duration(float(f"{seconds:.3g}"))
+    return show_duration(float(f"{seconds * 1e6:.3g}") / 1e6)

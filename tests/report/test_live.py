@@ -60,13 +60,14 @@ def test_a_frame_is_two_lines_no_wider_than_the_terminal(width: int) -> None:
     assert max(map(cell_len, lines)) <= width
     assert "412 of 1,000 sent" in lines[0]
     assert "31 in flight" in lines[1]
+    assert ("worst send lag 0.300 ms (last second)" in lines[0]) is (width >= 60)
 
 
 def test_a_frame_at_eighty_columns_says_everything() -> None:
     """Title, sent, lag, elapsed; in flight, done, rejected, failed, token rate."""
     text = View(Counts(), 1000, "static", 0.0).frame(41.0, 80).plain
-    for said in ("static", "412 of 1,000 sent", "send lag 0.300 ms", "0:41", "31 in flight", "381 done",
-                 "12 rejected", "0 failed", "token events/s"):  # fmt: skip
+    for said in ("static", "412 of 1,000 sent", "worst send lag 0.300 ms (last second)", "0:41",
+                 "31 in flight", "381 done", "12 rejected", "0 failed", "token events/s"):  # fmt: skip
         assert said in text
 
 

@@ -162,6 +162,7 @@ def test_an_interrupted_runs_window_is_the_part_that_was_used() -> None:
     [
         ('{"error": {"message": "queue full", "type": "x", "code": 429}}', "queue full"),
         ('{"object": "error", "message": "too long", "code": 400}', "too long"),
+        ('{"error": "model not found"}', "model not found"),
         ('{"detail": "Not Found"}', '{"detail": "Not Found"}'),
         ('{"error": {"mess', '{"error": {"mess'),
         ("[Errno 111] Connection refused", "Connection refused"),

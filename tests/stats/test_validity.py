@@ -134,6 +134,13 @@ def test_what_the_client_itself_suffered(change: dict[str, Any], name: str, effe
     assert effects(run_of(rows, health=Health(**calm | change))) == {name: effect}
 
 
+def test_small_figures_of_a_finding_have_a_unit_that_fits() -> None:
+    """5 % of a median gap of 21 us are 1.05 us, not 1.05e-06 s."""
+    calm = {f: getattr(CALM, f) for f in CALM.__struct_fields__}
+    run = run_of([ok(i, i / 10, gaps_us=[21] * 3) for i in range(20)], health=Health(**calm))
+    assert found(run)["loop_stall_itl"].text.endswith("the limit is 1.05us")
+
+
 def test_a_virtual_run_has_no_client_to_blame() -> None:
     """Without a wall clock there is no health, and nothing is held against it."""
     assert summarize(run_of([ok(i, i / 10) for i in range(20)], source="virtual")).validity == "VALID"
