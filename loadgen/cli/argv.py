@@ -24,11 +24,14 @@ def joined(argv: list[str]) -> list[str]:
 
 
 def command_line() -> list[str]:
-    """How this process was called, the values of headers masked: the command goes into run.json."""
+    """How this process was called, for run.json, which has headers and the extra body, masked, elsewhere."""
     words = ["loadgen", *joined(sys.argv[1:])]
     masked = []
     for before, word in zip(["", *words], words, strict=False):
         if before == "--header":
             word = re.sub(r"[:=].*", "=***", word, flags=re.DOTALL)
+        elif before == "--extra-body":
+            word = "***"
+        word = re.sub(r"^(--extra-body)=.*", r"\1=***", word, flags=re.DOTALL)
         masked.append(re.sub(r"^(--header=[^:=]+)[:=].*", r"\1=***", word, flags=re.DOTALL))
     return masked

@@ -102,6 +102,7 @@ def test_warmup_is_a_duration_or_a_count(file: str, text: str, seconds: float, c
         ({"model": "m"}, "--base-url"),
         ({"arrival": "burst", "request_rate": "3"}, "contradict"),
         ({"num_prompts": 3, "duration": "3s"}, "not both"),
+        ({"burstiness": 0.5, "arrival": "constant"}, "needs --arrival gamma"),
         ({"goodput": ["itl:3"]}, "ttft"),
         ({"base_url": "http://x", "header": ["novalue"]}, "NAME=VALUE"),
         ({"base_url": "http://x", "extra_body": "{"}, "not JSON"),
@@ -117,10 +118,80 @@ def test_a_wrong_flag_is_one_clear_line(file: str, given: dict[str, object], wor
     assert "secret" not in str(told.value)
 
 
-def test_flags_without_any_load_say_what_is_missing() -> None:
-    """`loadgen run` with nothing at all asks for arrivals."""
-    with pytest.raises(ScenarioError, match="arrive"):
-        flags.overlay(None, {})
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "say when requests arrive: give --request-rate, or a scenario"),
+        ({"request_rate": "8"}, "say when the load ends: give --num-prompts or --duration"),
+        ({"arrival": "poisson"}, "poisson arrivals need --request-rate"),
+        ({"request_rate": "8", "num_prompts": 0}, "--num-prompts: must be at least 1, not 0"),
+        ({"request_rate": "-8", "num_prompts": 1}, "--request-rate: must be above zero, not -8"),
+        ({"request_rate": "8", "duration": "3"}, "--duration: '3' is not a duration: "),
+        ({"request_rate": "8", "num_prompts": 1, "input_len": 0}, "--input-len: must be from 1 to "),
+        (
+            {"request_rate": "8", "num_prompts": 1, "input_len": 16_000_001},
+            "--input-len: a prompt has at most ",
+        ),
+        (
+            {"request_rate": "8", "num_prompts": 1, "timeout_idle": "x"},
+            "--timeout-idle: 'x' is not a duration",
+        ),
+        ({"request_rate": "8", "num_prompts": 1, "base_url": "host"}, "--base-url: not a base URL: "),
+        ({"request_rate": "8", "num_prompts": 1, "goodput": ["ttft:x"]}, "--goodput: 'x' is not a duration"),
+        ({"request_rate": "8", "num_prompts": 1, "warmup": "3x"}, "--warmup: '3x' is not a duration"),
+        (
+            {"request_rate": "8", "num_prompts": 1, "arrival": "often"},
+            "--arrival: unknown kind 'often': choose from poisson, ",
+        ),
+        (
+            {"request_rate": "8", "num_prompts": 1, "arrival": "poisson", "burstiness": 0.5},
+            "--burstiness needs --arrival gamma, not poisson",
+        ),
+    ],
+)
+def test_who_uses_flags_is_told_in_flags(given: dict[str, object], told: str) -> None:
+    """Without a file, every mistake is said with the flag that makes it, never with a key of a scenario."""
+    with pytest.raises(ScenarioError) as found:
+        flags.overlay(None, given)
+    assert str(found.value).startswith(told)
+    assert "load." not in str(found.value)
+
+
+def test_every_mistake_in_the_flags_is_told_in_flags() -> None:
+    """Two wrong flags are two lines."""
+    with pytest.raises(ScenarioError) as found:
+        flags.overlay(None, {"request_rate": "8", "num_prompts": 0, "drain": "x"})
+    assert [line.split(":")[0] for line in str(found.value).splitlines()] == ["--num-prompts", "--drain"]
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        (
+            "quickstrt",
+            "quickstrt: no such file or shipped scenario, did you mean quickstart? shipped: burst-1000, ",
+        ),
+        ("zzz", "zzz: no such file or shipped scenario; shipped: burst-1000, "),
+        ("http://u:pw@h", "a server's address goes to --base-url; "),
+    ],
+)
+def test_what_is_no_scenario_is_met_with_advice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, told: str
+) -> None:
+    """A misspelt name shows the names there are; an address goes elsewhere, and is not repeated."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ScenarioError) as found:
+        flags.read(named)
+    assert str(found.value).startswith(told)
+    assert "pw" not in str(found.value)
+
+
+@pytest.mark.parametrize("text", ["-5s", "0s", "5", "soon"])
+def test_a_wait_is_a_duration_above_zero(text: str) -> None:
+    """Anything else is the user's mistake, under the flag's name."""
+    assert flags.positive_s("--wait-ready", "10m") == 600
+    with pytest.raises(ScenarioError, match="^--wait-ready: "):
+        flags.positive_s("--wait-ready", text)
 
 
 def test_a_shipped_scenario_goes_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -155,3 +226,11 @@ def test_header_values_never_reach_the_kept_command(monkeypatch: pytest.MonkeyPa
     )
     kept = argv.command_line()
     assert kept == ["loadgen", "run", "--header", "Authorization=***", "--header=K=***"]
+
+
+def test_an_extra_body_never_reaches_the_kept_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold a key; the scenario in run.json has the rest of it."""
+    monkeypatch.setattr(
+        "sys.argv", ["loadgen", "run", "--extra-body", '{"api_key": "sk-9"}', '--extra-body={"x": "sk-8"}']
+    )
+    assert argv.command_line() == ["loadgen", "run", "--extra-body", "***", "--extra-body=***"]

@@ -238,7 +238,7 @@ def test_requests_are_written_before_they_are_due() -> None:
 
 
 def test_rows_of_a_burst_start_together_but_answers_are_read_in_between() -> None:
-    """Where a turn of the loop takes 10 ms, thirty-two rows due at once start in one turn, the others later."""
+    """Where a turn of the loop takes 10 ms, thirty-two rows due at once start in one, the rest later."""
     turns = 20
 
     def turn(loop: VirtualLoop) -> None:
