@@ -15,16 +15,13 @@ BACKSLASHES = 4  # JSON within JSON, twice
 
 
 class Secrets:
-    """Texts to be masked: in letters of either case, with JSON's escapes, percent-encoded, or in any mix.
-
-    `reach`: more characters than any of them takes.
-    """
+    """Texts to be masked: in letters of either case, with JSON's escapes, percent-encoded, or in any mix."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         known = sorted({text for text in texts if len(text) >= SHORTEST}, key=len, reverse=True)
         patterns = ["".join(map(_spellings, text)) for text in known]
         self._pattern = re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
-        self.reach = (BACKSLASHES + 8) * max(map(len, known), default=0)
+        self._reach = (BACKSLASHES + 8) * max(map(len, known), default=0)  # no spelling is longer
 
     @classmethod
     def of(cls, target: Target, api_key: str | None) -> Secrets:
@@ -42,7 +39,7 @@ class Secrets:
 
     def kept(self, text: str, limit: int) -> str:
         """`text` as a record may keep it: masked, then cut to `limit` characters, in valid Unicode."""
-        near = re.sub("[\ud800-\udfff]", "\ufffd", text[: limit + self.reach])
+        near = re.sub("[\ud800-\udfff]", "\ufffd", text[: limit + self._reach])
         # A mask as long as what it hides leaves the cut where it was: a secret that begins before it is whole
         # in `near`, and one that `near` cuts in two begins behind it. The filler occurs nowhere in `near`.
         filled = self._pattern.sub(lambda found: "***".ljust(len(found[0]), "\ud800"), near)
