@@ -74,7 +74,7 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False) -> R
     engine = order.scenario.engine
     header = order.header("virtual", BUNDLED, engine.model_name)
     records = in_virtual_time(order.plan, engine, run_id=order.run_id)
-    header.rows_due, header.rows_not_sent = 0, 0
+    due = 0
     with ExitStack() as stack:
         writer = _opened(stack, order.folder, header)
         for record in records:
@@ -82,8 +82,8 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False) -> R
                 header.interrupted = True
                 break
             writer.append(record)
-            header.rows_due += 1
-        header.complete = True
+            due += 1
+        header.rows_due, header.rows_not_sent, header.complete = due, 0, True
     return load(order.folder)
 
 

@@ -13,7 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from loadgen import faults, strict_yaml
 from loadgen.fields import (
@@ -36,6 +44,7 @@ from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import quoted
 
 MAX_FILE_BYTES = 20_000_000
+MAX_PROMPT_TOKENS = 16_000_000  # 64 MB of synthetic words
 MOST_MISTAKES = 10  # told at once
 
 
@@ -174,9 +183,22 @@ Lengths = Annotated[
 # --- load ---------------------------------------------------------------------------------------------------
 
 
+def _sendable(tokens: int) -> int:
+    if tokens > MAX_PROMPT_TOKENS:
+        raise ValueError(f"a prompt has at most {MAX_PROMPT_TOKENS:,} tokens, not {tokens:,}")
+    return tokens
+
+
+def _all_sendable(law: Fixed | Uniform | TruncatedExponential) -> Fixed | Uniform | TruncatedExponential:
+    _sendable(law.tokens if isinstance(law, Fixed) else law.max if isinstance(law, Uniform) else law.cap)
+    return law
+
+
 def _text_or_tokens(value: Any) -> Any:
-    if _is_count(value) or (isinstance(value, str) and value):
+    if isinstance(value, str) and value:
         return value
+    if _is_count(value):
+        return _sendable(value)
     raise ValueError(f"must be a text, or a whole number of tokens, not {quoted(value)}")
 
 
@@ -197,7 +219,7 @@ class Load(Strict):
     """
 
     arrivals: Arrivals | None = None
-    prompt_tokens: Lengths = Fixed(tokens=256)
+    prompt_tokens: Annotated[Lengths, AfterValidator(_all_sendable)] = Fixed(tokens=256)
     output_tokens: Lengths = Fixed(tokens=128)
     requests: Annotated[tuple[Row, ...], Field(strict=False)] | None = None
     num_requests: Count | None = None

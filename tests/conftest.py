@@ -13,10 +13,20 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+SLOW = pytest.StashKey[int]()
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count the slow ones: the others were left out by a name or a marker that someone typed."""
+    for item in items:
+        stash = item.config.stash
+        stash[SLOW] = stash.get(SLOW, 0) + ("slow" in item.keywords)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     stats = terminalreporter.stats
     ran = sum(len(stats.get(kind, [])) for kind in ("passed", "failed", "xfailed", "xpassed"))
-    left_out = len(stats.get("deselected", []))
+    left_out = terminalreporter.config.stash.get(SLOW, 0)
     terminalreporter.write_line(
         f"collected {ran + left_out + len(stats.get('skipped', []))}, ran {ran}, deselected {left_out} "
         "(marked slow: they take seconds of real time; run them with: python -m pytest -m slow)"

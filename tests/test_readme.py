@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +61,14 @@ def test_the_commands_that_need_no_time_work(folder: Path) -> None:
     for command in quick:
         ended = loadgen(*shlex.split(command)[1:], cwd=folder)
         assert ended.code == 0, f"{command}\n{ended.err}"
+
+
+def test_the_last_line_counts_what_is_slow() -> None:
+    """What a name leaves out is not counted among the slow tests, which the marker leaves out."""
+    words = (sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/test_readme.py", "-k", "send")
+    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False).stdout
+    slow = sum(not at_once(command) for command in COMMANDS)
+    assert re.findall(r"deselected (\d+) \(marked slow", said) == [str(slow)]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from loadgen.plan import Phase
 from loadgen.records import OUTCOMES, Outcome, Records, RequestRecord
-from loadgen.run import Run, RunWriter, load
+from loadgen.run import Run, RunWriter, WriteError, load, write_whole
 from loadgen.scenario import ScenarioError
 from tests.records import failed, header, ok, run_of
 
@@ -325,6 +325,14 @@ def test_what_is_not_a_run_folder_is_told_apart(tmp_path: Path) -> None:
     (folder / "records.jsonl").unlink()
     with pytest.raises(ScenarioError, match="no records"):
         load(folder)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Where a file cannot be put in its place, one line says so, and nothing half-written stays."""
+    (tmp_path / "summary.json").mkdir()
+    with pytest.raises(WriteError, match=r"cannot write .*summary\.json: Is a directory"):
+        write_whole(tmp_path / "summary.json", b"{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
 
 def test_the_scenario_is_asked_by_path() -> None:

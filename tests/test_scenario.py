@@ -214,6 +214,18 @@ def test_impossible_arrivals_are_refused(arrivals: str, words: str) -> None:
             "load.prompt_tokens: must be from 1 to 2147483647 tokens, not 0",
         ),
         (
+            "num_requests: 3, prompt_tokens: 16000001",
+            "load.prompt_tokens: a prompt has at most 16,000,000 tokens, not 16,000,001",
+        ),
+        (
+            "num_requests: 3, prompt_tokens: {kind: uniform, min: 1, max: 20000000}",
+            "load.prompt_tokens: a prompt has at most 16,000,000 tokens, not 20,000,000",
+        ),
+        (
+            "num_requests: 3, prompt_tokens: {kind: truncated_exponential, mean: 9, cap: 20000000}",
+            "load.prompt_tokens: a prompt has at most 16,000,000 tokens, not 20,000,000",
+        ),
+        (
             "num_requests: 3, prompt_tokens: 1.5",
             "load.prompt_tokens: must be a whole number of tokens, or a kind of length ",
         ),
@@ -282,6 +294,10 @@ def test_redraw_is_refused_below_one_kept_draw_in_a_thousand(cap: int) -> None:
         (
             "[{prompt: 1.5, output: 1}]",
             "load.requests.0.prompt: must be a text, or a whole number of tokens, not 1.5",
+        ),
+        (
+            "[{prompt: 16000001, output: 1}]",
+            "load.requests.0.prompt: a prompt has at most 16,000,000 tokens, not 16,000,001",
         ),
         ("[{prompt: 0, output: 1}]", "load.requests.0.prompt: must be from 1 to 2147483647 tokens, not 0"),
         ("[{prompt: 1, output: '1'}]", "load.requests.0.output: must be a whole number, not '1'"),
@@ -510,19 +526,24 @@ ARRIVALS = (
     | kind("gamma", {"rate": RATES}, {"burstiness": st.floats(0.001, 1e6)})
     | kind("burst", {"size": COUNTS, "every": DURATIONS})
 )
-LENGTHS = (
-    COUNTS
-    | kind("fixed", {"tokens": COUNTS})
-    | kind("uniform", {"min": st.integers(1, 50), "max": st.integers(50, 2**31 - 1)})
-    | kind(
-        "truncated_exponential",
-        {"mean": st.floats(1e-3, 1e3), "cap": st.integers(50, 2**31 - 1)},
-        {"min": st.integers(1, 50), "rounding": st.sampled_from(["ceil", "redraw"])},
+
+
+def lengths(most: int) -> Any:
+    return (
+        st.integers(1, most)
+        | kind("fixed", {"tokens": st.integers(1, most)})
+        | kind("uniform", {"min": st.integers(1, 50), "max": st.integers(50, most)})
+        | kind(
+            "truncated_exponential",
+            {"mean": st.floats(1e-3, 1e3), "cap": st.integers(50, most)},
+            {"min": st.integers(1, 50), "rounding": st.sampled_from(["ceil", "redraw"])},
+        )
     )
-)
+
+
 ROWS = st.lists(
     keys(
-        {"prompt": COUNTS | PRINTABLE, "output": COUNTS},
+        {"prompt": st.integers(1, 16_000_000) | PRINTABLE, "output": COUNTS},
         {"due": DURATIONS_OR_ZERO, "priority": st.integers(-9, 9)},
     ),
     min_size=1,
@@ -531,10 +552,11 @@ ROWS = st.lists(
 LOADS = (
     keys(
         {"arrivals": ARRIVALS, "num_requests": COUNTS},
-        {"prompt_tokens": LENGTHS, "warmup": DURATIONS_OR_ZERO},
+        {"prompt_tokens": lengths(16_000_000), "warmup": DURATIONS_OR_ZERO},
     )
     | keys(
-        {"arrivals": ARRIVALS, "duration": DURATIONS}, {"output_tokens": LENGTHS, "warmup_requests": COUNTS}
+        {"arrivals": ARRIVALS, "duration": DURATIONS},
+        {"output_tokens": lengths(2**31 - 1), "warmup_requests": COUNTS},
     )
     | keys(
         {"arrivals": kind("burst", {}), "num_requests": COUNTS},

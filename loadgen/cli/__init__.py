@@ -13,21 +13,29 @@ from loadgen.cli.exits import Exit
 
 def main() -> NoReturn:
     """Run the command line; exit with one of `Exit`'s codes."""
-    from loadgen.cli.app import app
-    from loadgen.cli.argv import joined
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        sys.exit(_command())
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
+
+
+def _command() -> int:
     from loadgen.cli.streams import guarded, open_closed
-    from loadgen.cli.vllm_flags import refuse_foreign
 
     open_closed()
-    signal.signal(signal.SIGTERM, _as_interrupt)
     with guarded():
         try:
+            from loadgen.cli.app import app
+            from loadgen.cli.argv import joined
+            from loadgen.cli.vllm_flags import refuse_foreign
+
             words = joined(sys.argv[1:])
             refuse_foreign(words)
             app(words, prog_name="loadgen")
         except Exception as trouble:
-            sys.exit(_explain(trouble))
-    sys.exit(Exit.OK)
+            return _explain(trouble)
+    return Exit.OK
 
 
 def _explain(trouble: Exception) -> Exit:

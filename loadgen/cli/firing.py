@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from loadgen.cli.flags import api_key
 from loadgen.drive import Order, bundled_server, fire, simulate
 from loadgen.run import Run
-from loadgen.scenario import Scenario, Target
+from loadgen.scenario import Scenario, ScenarioError, Target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from loadgen.client.preflight import Preflight
 
 T = TypeVar("T")
+
+FEWEST_DESCRIPTORS = 64  # the loop, the bundled server, modules still to be read, some connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,20 @@ class Reached:
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on uvloop where there is one."""
+    """`asyncio.run` on uvloop where there is one. Raises ScenarioError where no run could open its files."""
     if sys.platform == "win32":
         return asyncio.run(work)
+    import resource
+
     import uvloop
 
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < FEWEST_DESCRIPTORS:
+        work.close()
+        raise ScenarioError(
+            f"only {allowed} file descriptors are allowed, {FEWEST_DESCRIPTORS} are needed at least: "
+            "raise the limit with ulimit -n"
+        )
     return uvloop.run(work)
 
 

@@ -23,9 +23,16 @@ def serve(
     host: Annotated[str, typer.Option(help="Loopback unless told.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
     batching: Annotated[str | None, typer.Option(help="static, dynamic or continuous.")] = None,
-    max_sequences: Annotated[int | None, typer.Option("--max-sequences", "--max-num-seqs")] = None,
-    token_budget: Annotated[int | None, typer.Option("--token-budget", "--max-num-batched-tokens")] = None,
-    prefill_chunk: Annotated[int | None, typer.Option()] = None,
+    max_sequences: Annotated[
+        int | None, typer.Option("--max-sequences", "--max-num-seqs", help="Running at once. Default 64.")
+    ] = None,
+    token_budget: Annotated[
+        int | None,
+        typer.Option("--token-budget", "--max-num-batched-tokens", help="Tokens a step. Default 2048."),
+    ] = None,
+    prefill_chunk: Annotated[
+        int | None, typer.Option(help="Prompt tokens a step, of one request. Default 512.")
+    ] = None,
     max_queue: Annotated[int | None, typer.Option(help="Reject (429) above so many waiting.")] = None,
     max_wait: Annotated[
         str | None, typer.Option(help="Longest wait for a batch to fill, such as 50ms.")
@@ -49,7 +56,10 @@ def serve(
     api_key_env: Annotated[str | None, typer.Option(help="Demand the key in this variable.")] = None,
     attached: Annotated[bool, typer.Option("--attached", help="End when stdin ends.", hidden=True)] = False,
 ) -> None:
-    """Serve the bundled engine: /v1/chat/completions, /v1/completions, /v1/models, /health."""
+    """Serve the bundled engine as an OpenAI-compatible server.
+
+    /v1/chat/completions, /v1/completions, /v1/models, /health
+    """
     from loadgen.cli.firing import run_async
     from loadgen.cli.flags import api_key
     from loadgen.scenario import ScenarioError

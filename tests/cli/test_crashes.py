@@ -57,6 +57,7 @@ def test_every_command_reports_our_own_bug_as_ours(
     err = capsys.readouterr().err
     assert "planted bug" in err
     assert "report it" in err
+    assert "kept" not in err  # nothing was recorded
 
 
 def test_a_bug_in_mid_run_keeps_the_records(
@@ -78,7 +79,9 @@ def test_a_bug_in_mid_run_keeps_the_records(
 
     monkeypatch.setattr(RunWriter, "append", fragile)
     assert code(monkeypatch, "run", "single.yaml", "--out", "r") == 70
-    assert "planted bug" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "planted bug" in err
+    assert "what was recorded is kept: loadgen report r" in err
     run = load(tmp_path / "r")
     assert len(run.records.index) == 5
     assert (run.header.complete, run.header.crashed) == (False, "RuntimeError")

@@ -1,0 +1,43 @@
+"""Which exit code a summary deserves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from loadgen import drive
+from loadgen.cli.exits import Exit, of_comparison, of_run
+from loadgen.scenario import build
+from loadgen.stats import summarize
+from loadgen.stats.summary import Summary
+from loadgen.workload import draw
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    """A run that is valid and had answers."""
+    asked = build({"load": {"arrivals": {"kind": "constant", "rate": "10/s"}, "num_requests": 5}})
+    return summarize(drive.simulate(drive.Order(asked, draw(asked), tmp_path_factory.mktemp("run"), "r")))
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({}, Exit.OK),
+        ({"outcomes": {"rejected": 5}}, Exit.FAILED),
+        ({"validity": "INVALID"}, Exit.INVALID),
+        ({"validity": "INVALID", "outcomes": {}}, Exit.INVALID),
+        ({"interrupted": True}, Exit.INTERRUPTED),
+        ({"interrupted": True, "validity": "INVALID"}, Exit.INTERRUPTED),
+        ({"interrupted": True, "outcomes": {}}, Exit.INTERRUPTED),
+    ],
+)
+def test_an_interrupt_comes_before_invalid_and_invalid_before_failed(
+    good: Summary, changed: dict[str, Any], code: Exit
+) -> None:
+    """However bad the figures of an interrupted run are, its code is 130, alone and in a comparison."""
+    other = msgspec.structs.replace(good, **changed)
+    assert of_run(other) == code
+    assert of_comparison([good, other]) == (Exit.OK if code is Exit.FAILED else code)
