@@ -65,7 +65,7 @@ def read(scenario: str) -> Scenario:
     """The scenario in the file of that name, or the shipped one of that name."""
     if re.match(r"https?://", scenario):
         raise ScenarioError("a server's address goes to --base-url; what stands alone is a scenario")
-    if Path(scenario).exists() or not re.fullmatch(r"[\w-]+", scenario):
+    if not re.fullmatch(r"[\w-]{1,60}", scenario) or Path(scenario).exists():
         return load_scenario(scenario)
     ours = {path.stem: path for path in sorted(shipped().glob("*.yaml"))}
     if scenario not in ours:
