@@ -134,6 +134,12 @@ def test_within_one_percent_is_a_tie() -> None:
     assert compared(a=burst(1000.0), b=burst(989.0)).winner == "a"
 
 
+def test_a_tie_is_one_percent_of_the_larger_value_where_the_lower_wins_too() -> None:
+    """1.005 s apart is over 1 % of the better 100 s and under 1 % of 101.005 s: a tie; 1.02 s is none."""
+    assert compared(a=with_e2e(100.0), b=with_e2e(101.005)).winner is None
+    assert compared(a=with_e2e(100.0), b=with_e2e(101.02)).winner == "a"
+
+
 def test_where_nobody_has_the_deciding_figure_nobody_wins() -> None:
     """All failed too often: the row is kept, since it says so."""
     c = compared(a=with_e2e(None), b=with_e2e(None))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loadgen.client import Stop
 from loadgen.plan import Phase
 from loadgen.records import RequestRecord
 from tests.client.runs import (
@@ -161,6 +162,20 @@ def test_drain_aborts_rows_that_wait_for_a_slot() -> None:
     """A row that fell due and never had a slot is aborted, and was never started."""
     ran = run_plan(
         plan_of([0.0, 0.1]), answering(2.0), scenario_of(load={"max_concurrency": 1}), before=stopping(1.0)
+    )
+    assert ran.outcomes == {0: "ok", 1: "aborted"}
+    assert ran.of(1).started_s is None
+
+
+def test_a_slot_that_comes_free_after_a_stop_stays_free() -> None:
+    """Stopped as the first answer comes in, the row that waits for its slot is aborted and never started."""
+    stops: list[Stop] = []
+    ran = run_plan(
+        plan_of([0.0, 0.1]),
+        answering(2.0),
+        scenario_of(load={"max_concurrency": 1}),
+        before=lambda _, stop: stops.append(stop),
+        deliver=lambda record: stops[0].drain() if record.index == 0 else None,
     )
     assert ran.outcomes == {0: "ok", 1: "aborted"}
     assert ran.of(1).started_s is None

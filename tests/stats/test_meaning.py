@@ -181,6 +181,13 @@ def test_bodies_with_one_message_are_one_error() -> None:
     assert summarize(run_of(rows)).errors == [("full", 3)]
 
 
+def test_tokens_of_what_we_aborted_ourselves_are_not_wasted() -> None:
+    """The two tokens of a broken answer are waste; the three of one that our own end cut are not."""
+    broken = failed(0, 0.0, Outcome.BROKEN, first_token_s=0.1, last_token_s=0.2, gaps_us=[100_000])
+    aborted = failed(1, 1.0, Outcome.ABORTED, first_token_s=1.1, last_token_s=1.3, gaps_us=[100_000] * 2)
+    assert summarize(run_of([broken, aborted, ok(2, 2.0)])).wasted_tokens == 2
+
+
 EDGES = {
     "no rows": [],
     "one row": [ok(0)],

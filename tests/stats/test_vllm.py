@@ -64,6 +64,17 @@ def test_its_counts_and_throughputs() -> None:
     assert {key: result[key] for key in expected} == expected
 
 
+def test_its_duration_leaves_the_warm_up_out() -> None:
+    """From the window's start at 10 s to the last end at 14 s are 4 s: two requests in them are 0.5/s."""
+    rows = [
+        ok(0, 0.0, phase="warmup"),
+        ok(1, 10.0, ttft_s=1.0, gaps_us=[]),
+        ok(2, 12.0, ttft_s=2.0, gaps_us=[]),
+    ]
+    result = of(run_of(rows, window_by="count", window_start_s=10.0, window_end_s=12.0))
+    assert (result["duration"], result["request_throughput"]) == (4.0, 0.5)
+
+
 @pytest.mark.parametrize(
     ("load", "rate", "burstiness"),
     [

@@ -1,0 +1,35 @@
+"""Which address connections go to."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.client.runs import answering, plan_of, run_plan
+from tests.virtual_loop import VirtualLoop
+
+DEAD, ALIVE = "192.0.2.1", "192.0.2.2"
+
+
+def test_a_dead_address_is_tried_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first connection falls through to the second address; the next one starts there."""
+    tried: list[str] = []
+    connect = VirtualLoop.create_connection
+
+    async def addresses(_: VirtualLoop, __: str, port: int, **___: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in (DEAD, ALIVE)]
+
+    async def refuse_dead(loop: VirtualLoop, factory: Callable[[], Any], host: str, port: int) -> Any:
+        tried.append(host)
+        if host == DEAD:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return await connect(loop, factory, host, port)
+
+    monkeypatch.setattr(VirtualLoop, "getaddrinfo", addresses)
+    monkeypatch.setattr(VirtualLoop, "create_connection", refuse_dead)
+    ran = run_plan(plan_of([0.0, 1.0]), answering(2.0))  # the first is in flight when the second falls due
+    assert ran.outcomes == {0: "ok", 1: "ok"}
+    assert tried == [DEAD, ALIVE, ALIVE]
