@@ -256,7 +256,7 @@ def _notes(summaries: dict[str, Summary]) -> list[str]:
     if names := having(lambda s: s.overloaded):
         notes.append(f"Overloaded: {names}. There, latencies depend on how long one measured.")
     if names := having(lambda s: s.partly_closed_loop):
-        notes.append(f"Partly closed loop: {names}. A concurrency cap held requests back.")
+        notes.append(f"Partly closed loop: {names}. A concurrency cap was set.")
     if names := having(lambda s: s.itl_assumed):
         notes.append(f"ITL assumes one token per event, for want of usage: {names}.")
     if names := having(lambda s: not s.itl_valid):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Run, RunHeader, RunWriter, load, write_whole
-from loadgen.scenario import Engine, Scenario, Target
+from loadgen.scenario import Engine, Scenario, ScenarioError, Target
 from loadgen.stats.summary import Summary
 
 if TYPE_CHECKING:
@@ -71,10 +71,12 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False) -> R
     """The plan on the bundled engine in virtual time, until `interrupted` says so."""
     from loadgen.engine import simulate as in_virtual_time
 
-    engine = order.scenario.engine
+    engine, load_asked = order.scenario.engine, order.scenario.load
+    if load_asked.max_concurrency or load_asked.max_in_flight:
+        raise ScenarioError("load: max_concurrency and max_in_flight bound the client; a simulation has none")
     header = order.header("virtual", BUNDLED, engine.model_name)
     records = in_virtual_time(order.plan, engine, run_id=order.run_id)
-    due = 0
+    due = planned = 0
     with ExitStack() as stack:
         writer = _opened(stack, order.folder, header)
         for record in records:
@@ -83,7 +85,9 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False) -> R
                 break
             writer.append(record)
             due += 1
-        header.rows_due, header.rows_not_sent, header.complete = due, 0, True
+            planned += record.phase != "tail"
+        header.rows_due, header.rows_not_sent = due, len(order.plan) - planned
+        header.complete = True
     return load(order.folder)
 
 
@@ -110,6 +114,7 @@ async def fire(
     header.notes = list(preflight.notes) if preflight else []
     with ExitStack() as stack:
         writer: RunWriter
+        planned_sent = 0
 
         def started(origin_ns: int) -> None:
             nonlocal writer
@@ -118,7 +123,8 @@ async def fire(
             writer = _opened(stack, order.folder, header)
 
         def ended(record: RequestRecord) -> None:
-            header.rows_due = (header.rows_due or 0) + 1
+            nonlocal planned_sent
+            planned_sent += record.phase != "tail" and record.started_s is not None
             writer.append(record)
 
         try:
@@ -141,7 +147,7 @@ async def fire(
             raise
         finally:
             header.interrupted = stop.asked
-            header.rows_not_sent = counters.unsent
+            header.rows_due, header.rows_not_sent = counters.due, len(order.plan) - planned_sent
     return load(order.folder)
 
 

@@ -108,7 +108,19 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 Name = Annotated[str, _spelt(NAME, "1 to 64 letters, digits, dots, _ or -, the first a letter or digit")]
-RowId = Annotated[str, _spelt(r"[\x21-\x7e]{1,128}", "1 to 128 printable ASCII characters without spaces")]
+
+
+def _no_number(row_id: str) -> str:
+    if row_id.isdecimal():
+        raise ValueError("must not be digits alone: it would be taken for another row's number")
+    return row_id
+
+
+RowId = Annotated[
+    str,
+    _spelt(r"[\x21-\x7e]{1,128}", "1 to 128 printable ASCII characters without spaces"),
+    AfterValidator(_no_number),  # it takes the place of the row's number in X-Request-ID
+]
 Variable = Annotated[
     str, _spelt(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key")
 ]

@@ -372,7 +372,10 @@ class Goodput(Strict):
 
 
 class Variant(Strict):
-    """One side of a comparison: the bundled engine with knobs changed, or another server."""
+    """One side of a comparison: the bundled engine with knobs changed, or another server.
+
+    One that names neither is the scenario as it stands.
+    """
 
     engine: Engine | None = None
     target: Target | None = None

@@ -304,6 +304,10 @@ def test_redraw_is_refused_below_one_kept_draw_in_a_thousand(cap: int) -> None:
         ("[{prompt: 1, output: 1, due: 3}]", "load.requests.0.due: 3 is not a duration: "),
         ("[{prompt: 1, output: 1, id: a b}]", "load.requests.0.id: must be 1 to 128 printable ASCII "),
         (
+            "[{prompt: 1, output: 1, id: '7'}]",
+            "load.requests.0.id: must not be digits alone: it would be taken for another row's number",
+        ),
+        (
             "[{prompt: 1, output: 1, id: a}, {prompt: 1, output: 1, id: a}]",
             "load.requests.1.id: 'a' is already the id of requests.0",
         ),

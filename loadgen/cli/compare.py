@@ -87,20 +87,19 @@ def compare_variants(
 def _singles(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scenario]:
     """A scenario without variants for each variant. Raises ScenarioError for one that cannot run."""
     from loadgen.engine.cost import step_cost
-    from loadgen.scenario import ScenarioError
+    from loadgen.scenario import ScenarioError, Variant
 
     if len(scenario.variants) < 2:
         raise ScenarioError(f"{where}: variants: a comparison needs at least two")
     singles = {}
     for name, variant in scenario.variants.items():
         with _naming(where, name):
-            if virtual and variant.target is not None:
+            target = scenario.target if variant == Variant() else variant.target
+            if virtual and target is not None:
                 raise ScenarioError("target: only the bundled engine can be simulated")
             engine = variant.engine or scenario.engine
             step_cost(engine.cost)
-            singles[name] = scenario.model_copy(
-                update={"engine": engine, "target": variant.target, "variants": {}}
-            )
+            singles[name] = scenario.model_copy(update={"engine": engine, "target": target, "variants": {}})
     return singles
 
 

@@ -31,6 +31,11 @@ def of_run(summary: Summary) -> Exit:
 
 
 def of_comparison(summaries: list[Summary]) -> Exit:
-    """The code of a comparison: one run that was interrupted or cannot be trusted decides."""
+    """The code of a comparison: one run that was interrupted or cannot be trusted decides.
+
+    Nor can figures of answers be compared that were not of the lengths asked for.
+    """
     codes = {of_run(summary) for summary in summaries}
+    if any(finding.name == "output_tokens" for summary in summaries for finding in summary.findings):
+        codes.add(Exit.INVALID)
     return next((code for code in (Exit.INTERRUPTED, Exit.INVALID) if code in codes), Exit.OK)

@@ -121,7 +121,7 @@ class Pace:
     async def _follow(self, call: Call) -> None:
         outcome = Outcome.ABORTED
         try:
-            record = await call.run()
+            record = await self._record_of(call)
             outcome = record.outcome
             self._deliver(record)
         except Exception as bug:
@@ -130,6 +130,14 @@ class Pace:
             del self._in_flight[call]
             self._counters.ended(call.ask.phase, outcome)
             self._row_ended(call)
+
+    async def _record_of(self, call: Call) -> RequestRecord:
+        try:
+            return await call.run()
+        except Exception as bug:
+            self.crash(bug)
+            call.cut(Outcome.ABORTED, f"a bug in loadgen: {bug!r}")
+            return call.record()
 
     def _row_ended(self, call: Call) -> None:
         self._planned -= call.ask.phase is not Phase.TAIL

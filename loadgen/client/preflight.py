@@ -13,12 +13,14 @@ import msgspec
 
 from loadgen.client.answer import misfit
 from loadgen.client.inquiry import Inquiry, Response, inquire
+from loadgen.client.request import body
 from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable
 from loadgen.scenario import ScenarioError, Target, Timeouts
 
 __all__ = ["Preflight", "Unreachable", "preflight", "wait_ready"]
 
+PROBE_PROMPT = "Count from one to ten."
 PROBE_TOKENS = 4
 PATIENCE_S = 60.0  # four tokens that take longer are no use to a person who waits for the run to start
 POLL_S = 5.0
@@ -53,8 +55,8 @@ async def preflight(
     async with inquire(target, api_key, timeouts.connect_s) as inquiry:
         models = _models(inquiry, await inquiry.ask("GET", "/v1/models", limit_s), notes)
         model = _model(inquiry, models, notes)
-        body = probe_body(target, model, ignore_eos=ignore_eos)
-        response = await inquiry.ask("POST", target.endpoint, limit_s, body)
+        probe = body(target, model, PROBE_PROMPT, PROBE_TOKENS, ignore_eos=ignore_eos)
+        response = await inquiry.ask("POST", target.endpoint, limit_s, probe)
         stream = _stream(response)
     if _is_busy(response, stream):
         words = stream.error[1] if stream.error else inquiry.words(response)
@@ -90,22 +92,6 @@ async def wait_ready(target: Target, api_key: str | None, limit_s: float) -> Non
                 pause_s = min(2 * pause_s, 1.0)
     except TimeoutError:
         raise Unreachable(f"not ready within {limit_s:g} s; at the last try {last}") from None
-
-
-def probe_body(target: Target, model: str | None, *, ignore_eos: bool) -> dict[str, Any]:
-    """The load's body with a short prompt and four tokens; a null in `extra_body` removes a key."""
-    prompt = "Count from one to ten."
-    is_chat = target.endpoint == "/v1/chat/completions"
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": prompt}] if is_chat else None,
-        "prompt": None if is_chat else prompt,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "max_tokens": PROBE_TOKENS,
-        "ignore_eos": ignore_eos or None,
-    }
-    return {key: value for key, value in (body | target.extra_body).items() if value is not None}
 
 
 def _models(inquiry: Inquiry, response: Response, notes: list[str]) -> tuple[str, ...] | None:

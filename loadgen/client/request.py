@@ -30,6 +30,24 @@ class Ask:
     request: bytes
 
 
+def body(
+    target: Target, model: str | None, prompt: str, output_tokens: int, *, ignore_eos: bool, priority: int = 0
+) -> dict[str, Any]:
+    """What the target's endpoint is asked. `extra_body` wins over ours; a null in it removes a key."""
+    is_chat = target.endpoint == "/v1/chat/completions"
+    ours = {
+        "messages": [{"role": "user", "content": prompt}] if is_chat else None,
+        "prompt": None if is_chat else prompt,
+        "model": model,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "ignore_eos": ignore_eos or None,
+        "max_tokens": output_tokens,
+        "priority": priority or None,
+    }
+    return {key: value for key, value in (ours | target.extra_body).items() if value is not None}
+
+
 class Form:
     """Writes requests of one shape: everything that does not change from row to row is made once.
 
@@ -39,11 +57,9 @@ class Form:
     def __init__(
         self, target: Target, load: Load, *, model: str | None, api_key: str | None, run_id: str
     ) -> None:
-        self._chat = target.endpoint == "/v1/chat/completions"
-        self._extra = target.extra_body
-        self._fixed: dict[str, Any] = {"model": model} if model is not None else {}
-        self._fixed |= {"stream": True, "stream_options": {"include_usage": True}}
-        self._fixed |= {"ignore_eos": True} if load.ignore_eos else {}
+        self._target = target
+        self._model = model
+        self._ignore_eos = load.ignore_eos
         self._head = _head(target, api_key)
         self._run_id = run_id
 
@@ -51,19 +67,13 @@ class Form:
         return f"{self._run_id}-{index if own_id is None else own_id}"
 
     def write(self, request_id: str, prompt: str, output_tokens: int, priority: int) -> bytes:
-        body: dict[str, Any] = (
-            {"messages": [{"role": "user", "content": prompt}]} if self._chat else {"prompt": prompt}
+        encoded = msgspec.json.encode(
+            body(
+                *(self._target, self._model, prompt, output_tokens),
+                ignore_eos=self._ignore_eos,
+                priority=priority,
+            )
         )
-        body |= self._fixed
-        body["max_tokens"] = output_tokens
-        if priority:
-            body["priority"] = priority
-        for key, value in self._extra.items():
-            if value is None:
-                body.pop(key, None)
-            else:
-                body[key] = value
-        encoded = msgspec.json.encode(body)
         line = _header("X-Request-ID", request_id)
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, line, len(encoded), encoded)
 

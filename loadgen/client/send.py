@@ -55,6 +55,7 @@ class Call:
         self._limit: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
         self._connecting_ns = 0
+        self._asked_ns = 0
         self._reused: bool | None = None
         self._attempts = 0
         self.started_ns: int | None = None
@@ -101,6 +102,7 @@ class Call:
     async def _ask(self, connection: Connection) -> None:
         self._connection = connection
         self._waiting = asyncio.get_running_loop().create_future()
+        self._asked_ns = self._now_ns()
         connection.ask(self.ask.request, self.answer)
         await self._waiting
 
@@ -131,9 +133,10 @@ class Call:
         elif answer.stream.last_token_us is not None:
             last_ns = self._sender.origin_ns + answer.stream.last_token_us * 1000
             found += [_limit(last_ns, limits.idle_s, Outcome.TIMEOUT_IDLE, "no further token within {}")]
-        elif answer.sent_ns is not None:
+        else:
+            asked_ns = answer.sent_ns or self._asked_ns  # a server may not even read what we ask
             why = "no token within {} of sending"
-            found += [_limit(answer.sent_ns, limits.first_token_s, Outcome.TIMEOUT_FIRST_TOKEN, why)]
+            found += [_limit(asked_ns, limits.first_token_s, Outcome.TIMEOUT_FIRST_TOKEN, why)]
         return min(found)
 
     # --- record ---------------------------------------------------------------------------------------------

@@ -89,8 +89,7 @@ def cautions(s: Summary) -> list[str]:
     if s.max_concurrency is not None:
         held = f"held back {s.held_back:,} of {sum(s.outcomes.values()):,} requests"
         cap = f"a cap of {s.max_concurrency:,} was set; it {held}, most in flight {s.in_flight_max:,}"
-        closed = "Partly closed loop, the load followed the server"
-        said.append(f"{closed}: {cap}." if s.partly_closed_loop else f"{cap[0].upper()}{cap[1:]}.")
+        said.append(f"Partly closed loop: {cap}.")
     if s.itl_assumed:
         said.append("ITL assumes one token per event: the server gave no usage.")
     if not s.itl_valid and s.validity == "VALID":

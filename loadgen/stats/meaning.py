@@ -71,7 +71,7 @@ def summarize(run: Run) -> Summary:
         overloaded=overloaded(run),
         metrics=distributions,
         goodput=goodput(run, rate),
-        partly_closed_loop=bool(held_back),
+        partly_closed_loop=held_back is not None,
         max_concurrency=run.asked("load", "max_concurrency"),
         held_back=held_back,
         findings=findings,

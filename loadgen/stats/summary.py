@@ -59,8 +59,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     send_lag_s, connect_s, time_to_reject_s, cap_wait_s, prompt_tokens, output_tokens.
 
     `asked`: the load in words. `window_*_s`: the part that rates are over; an interrupted run's ends where it
-    did. `held_back`: measured requests that had to wait for a place under `max_concurrency`, None without
-    one; any makes the run partly closed loop.
+    did. `held_back`: measured requests that had to wait for a place under `max_concurrency`; None without
+    one, which makes a run partly closed loop.
     """
 
     run_id: str

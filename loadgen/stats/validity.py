@@ -166,8 +166,9 @@ def _zero_gaps(run: Run) -> Iterator[Finding]:
 
 
 def _arrivals(run: Run) -> Iterator[Finding]:
-    law = declared(run)
-    if law is None or run.asked("load", "max_concurrency") is not None:
+    law, r = declared(run), run.records
+    thinned = bool((r.measured & r.has(Outcome.UNSENT)).any())
+    if law is None or thinned or run.asked("load", "max_concurrency") is not None:
         return
     for found in departures(run, law):
         if found.p < LIMITS.arrivals_p:

@@ -85,3 +85,41 @@ def test_a_bug_in_mid_run_keeps_the_records(
     run = load(tmp_path / "r")
     assert len(run.records.index) == 5
     assert (run.header.complete, run.header.crashed) == (False, "RuntimeError")
+
+
+def test_a_bug_in_one_request_costs_no_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every row that fell due until the run broke has its record, the row with the bug too."""
+    monkeypatch.chdir(tmp_path)
+    Path("single.yaml").write_text(SCENARIO[: SCENARIO.index("variants")])
+    from loadgen.client.send import Call
+
+    talk = Call._talk
+
+    async def fragile(self: Call) -> None:
+        if self.ask.index == 3:
+            bug()
+        await talk(self)
+
+    monkeypatch.setattr(Call, "_talk", fragile)
+    assert code(monkeypatch, "run", "single.yaml", "--out", "r") == 70
+    assert "planted bug" in capsys.readouterr().err
+    run = load(tmp_path / "r")
+    assert set(run.records.index) >= {0, 1, 2, 3}
+    assert len(run.records.index) == run.header.rows_due
+    assert run.header.rows_not_sent == 20 - len(run.records.index)
+
+
+def test_a_record_that_is_lost_on_its_way_makes_the_run_invalid(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows due are counted where they fall due, not where they are written down."""
+    monkeypatch.chdir(tmp_path)
+    Path("single.yaml").write_text(SCENARIO[: SCENARIO.index("variants")])
+    from loadgen.client.pace import Pace
+
+    deliver = Pace._deliver
+    monkeypatch.setattr(Pace, "_deliver", lambda self, r: None if r.index == 3 else deliver(self, r))
+    assert code(monkeypatch, "run", "single.yaml", "--out", "r") == 4
+    assert "20 requests fell due and 19 are recorded" in " ".join(capsys.readouterr().out.split())

@@ -11,7 +11,7 @@ from loadgen import drive
 from loadgen.cli.exits import Exit, of_comparison, of_run
 from loadgen.scenario import build
 from loadgen.stats import summarize
-from loadgen.stats.summary import Summary
+from loadgen.stats.summary import Finding, Summary
 from loadgen.workload import draw
 
 
@@ -41,3 +41,11 @@ def test_an_interrupt_comes_before_invalid_and_invalid_before_failed(
     other = msgspec.structs.replace(good, **changed)
     assert of_run(other) == code
     assert of_comparison([good, other]) == (Exit.OK if code is Exit.FAILED else code)
+
+
+def test_answers_of_other_lengths_than_asked_cannot_be_compared(good: Summary) -> None:
+    """Alone such a run stands, with a warning; in a comparison it is INVALID."""
+    short = Finding(name="output_tokens", effect="warning", text="", remedy="")
+    other = msgspec.structs.replace(good, findings=[short])
+    assert of_run(other) == Exit.OK
+    assert of_comparison([good, other]) == Exit.INVALID

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from loadgen.client.address import endpoint_url
-from loadgen.client.preflight import PROBE_TOKENS, Preflight, Unreachable, preflight, probe_body, wait_ready
+from loadgen.client.preflight import PROBE_TOKENS, Preflight, Unreachable, preflight, wait_ready
 from loadgen.client.request import Form
 from loadgen.client.secrets import NO_SECRETS, Secrets
 from loadgen.client.unreachable import one_line, own_words
@@ -108,15 +108,19 @@ async def test_the_probe_looks_like_the_load() -> None:
 @pytest.mark.parametrize("endpoint", [CHAT, "/v1/completions"])
 @pytest.mark.parametrize("ignore_eos", [True, False])
 @pytest.mark.parametrize("extra", [{}, {"max_tokens": None, "max_completion_tokens": 3, "top_k": 1}])
-def test_the_probes_body_is_the_loads(endpoint: str, ignore_eos: bool, extra: dict[str, Any]) -> None:
+async def test_the_probes_body_is_the_loads(endpoint: str, ignore_eos: bool, extra: dict[str, Any]) -> None:
     """But for prompt and length: whatever the probe is told, the load would be told too."""
-    target = Target(base_url="http://h", endpoint=endpoint, extra_body=extra)  # type: ignore[arg-type]
-    probe = probe_body(target, "tiny", ignore_eos=ignore_eos)
+    is_chat = endpoint == CHAT
+    routes = {"/v1/models": models_reply("tiny"), endpoint: stream_reply(chat=is_chat)}
+    async with ScriptedServer(routes) as it:
+        target = Target(base_url=it.url, endpoint=endpoint, extra_body=extra)  # type: ignore[arg-type]
+        await preflight(target, None, Timeouts(), ignore_eos=ignore_eos)
+    probe = it.requests[1].json()
     load = Load(requests=(Row(prompt="x", output=4),), ignore_eos=ignore_eos)
     form = Form(target, load, model="tiny", api_key=None, run_id="r")
-    prompt = probe["prompt"] if "prompt" in probe else probe["messages"][0]["content"]
-    _, _, body = form.write("r-0", prompt, PROBE_TOKENS, 0).partition(b"\r\n\r\n")
-    assert probe == json.loads(body)
+    prompt = probe["messages"][0]["content"] if is_chat else probe["prompt"]
+    _, _, written = form.write("r-0", prompt, PROBE_TOKENS, 0).partition(b"\r\n\r\n")
+    assert probe == json.loads(written)
 
 
 async def test_completions_are_probed_with_a_prompt() -> None:

@@ -118,6 +118,14 @@ def test_every_outcome(name: str) -> None:
     assert (got.error is None) == (outcome is Outcome.OK)
 
 
+def test_a_server_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first-token limit counts from asking where the request never leaves our buffers."""
+    monkeypatch.setattr(Link, "get_write_buffer_size", lambda _: 1)
+    got = one(silent)
+    assert (got.outcome, got.sent_s) == (Outcome.TIMEOUT_FIRST_TOKEN, None)
+    assert got.ended_s == pytest.approx(6.0, abs=0.0025)
+
+
 def test_a_server_that_does_not_accept() -> None:
     """Connecting has a limit of its own, from the start of connecting."""
     got = one(silent, connect_s=30.0)

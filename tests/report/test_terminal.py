@@ -194,11 +194,11 @@ def test_findings_come_with_their_remedy_and_the_gravest_first() -> None:
         ({"overloaded": True}, "Overloaded: percentiles depend on how long one measured."),
         (
             {"partly_closed_loop": True, "max_concurrency": 8, "held_back": 40},
-            "Partly closed loop, the load followed the server: a cap of 8 was set; it held back 40 of 1,000",
+            "Partly closed loop: a cap of 8 was set; it held back 40 of 1,000",
         ),
         (
-            {"max_concurrency": 64, "held_back": 0},
-            "A cap of 64 was set; it held back 0 of 1,000 requests, most in flight 41.",
+            {"partly_closed_loop": True, "max_concurrency": 64, "held_back": 0},
+            "a cap of 64 was set; it held back 0 of 1,000 requests, most in flight 41.",
         ),
         ({"itl_assumed": True}, "ITL assumes one token per event"),
         ({"itl_valid": False}, "ITL and chunk gaps are not to be used"),

@@ -225,6 +225,13 @@ def test_arrivals_that_break_their_law_are_a_warning() -> None:
     assert "poisson at 10/s" in found(run)["arrivals"].text
 
 
+def test_where_rows_were_not_sent_the_law_is_not_asked_for() -> None:
+    """max_in_flight thins the arrivals, as the user wished: that they are Poisson no more is no news."""
+    rows = [ok(i, i / 10) if i % 2 else failed(i, i / 10, Outcome.UNSENT) for i in range(200)]
+    load = {"max_in_flight": 1, "arrivals": {"kind": "poisson", "rate": "10/s"}}
+    assert "arrivals" not in effects(run_of(rows, window_end_s=20.0, scenario={"load": load}))
+
+
 def test_a_semaphore_hides_the_send_lag_and_it_is_said() -> None:
     """Under max_concurrency a late start is a wait for a place: no lag, no law, one remark."""
     load = {"max_concurrency": 1, "arrivals": {"kind": "poisson", "rate": "10/s"}}
