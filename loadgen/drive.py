@@ -16,10 +16,11 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal
 
+from loadgen.knobs import Engine
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Run, RunHeader, RunWriter, load, write_whole
-from loadgen.scenario import Engine, Scenario, ScenarioError, Target
+from loadgen.scenario import Scenario, ScenarioError, Target
 from loadgen.stats.summary import Summary
 
 if TYPE_CHECKING:

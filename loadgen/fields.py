@@ -7,7 +7,7 @@ import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from loadgen.units import duration_s, quoted, rate_rps, show_duration, show_rate
 
@@ -127,3 +127,11 @@ Variable = Annotated[
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_json)]
+
+
+class Strict(BaseModel):
+    """Unknown keys and values of another type are errors; values do not change after they were read."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, validate_by_name=True, validate_by_alias=True
+    )

@@ -7,25 +7,15 @@ Fields carry their unit in Python (`connect_s`); the YAML key carries it in the 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from loadgen import faults, strict_yaml
 from loadgen.fields import (
-    MAX_COUNT,
     NAME,
     BaseUrl,
     Count,
@@ -36,10 +26,12 @@ from loadgen.fields import (
     JsonObject,
     Name,
     Priority,
-    Rate,
     RowId,
+    Strict,
     Variable,
 )
+from loadgen.knobs import Engine
+from loadgen.laws import Arrivals, Burst, Fixed, Lengths, TruncatedExponential, Uniform, is_count
 from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import quoted
 
@@ -50,134 +42,6 @@ MOST_MISTAKES = 10  # told at once
 
 class ScenarioError(Exception):
     """A user's mistake: where and which rule, a line for each. The CLI prints it and exits 2."""
-
-
-class Strict(BaseModel):
-    """Unknown keys and values of another type are errors; values do not change after they were read."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, validate_by_name=True, validate_by_alias=True
-    )
-
-
-# --- arrivals -----------------------------------------------------------------------------------------------
-
-
-class Poisson(Strict):
-    """Independent exponential gaps of mean 1/rate."""
-
-    kind: Literal["poisson"]
-    rate_rps: Rate = Field(alias="rate")
-
-
-class Constant(Strict):
-    """Equal gaps of 1/rate; the first request is due at 0."""
-
-    kind: Literal["constant"]
-    rate_rps: Rate = Field(alias="rate")
-
-
-class Gamma(Strict):
-    """Gamma gaps of mean 1/rate and shape `burstiness`, as in vLLM's benchmark: CV = 1/sqrt(burstiness).
-
-    Shape 1 is Poisson. Below 0.001 most gaps would be too small for a float.
-    """
-
-    kind: Literal["gamma"]
-    rate_rps: Rate = Field(alias="rate")
-    burstiness: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] = 1.0
-
-
-class Burst(Strict):
-    """All requests at once; or, with `size` and `every`, groups of `size` every so often."""
-
-    kind: Literal["burst"]
-    size: Count | None = None
-    every_s: Duration | None = Field(default=None, alias="every")
-
-    @model_validator(mode="after")
-    def _both_or_neither(self) -> Self:
-        if (self.size is None) != (self.every_s is None):
-            raise ValueError("size and every belong together: give both for groups, neither for one burst")
-        return self
-
-
-Arrivals = Annotated[Poisson | Constant | Gamma | Burst, Field(discriminator="kind")]
-
-
-# --- lengths ------------------------------------------------------------------------------------------------
-
-
-class Fixed(Strict):
-    """Every request the same number of tokens. YAML accepts a bare integer for it."""
-
-    kind: Literal["fixed"] = "fixed"
-    tokens: Count
-
-
-class Uniform(Strict):
-    """Integers from `min` to `max`, both included, equally likely."""
-
-    kind: Literal["uniform"]
-    min: Count
-    max: Count
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}")
-        return self
-
-
-class TruncatedExponential(Strict):
-    """X = min - 1 + ceil(Y), Y exponential of `mean` (before truncation), truncated to (0, cap - min + 1].
-
-    `rounding: redraw` is instead the 2023 static-against-continuous study's: round an exponential, redraw
-    until it is at most `cap`, raise to `min`. Refused where fewer than one draw in a thousand would be kept.
-    """
-
-    kind: Literal["truncated_exponential"]
-    mean: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
-    cap: Count
-    min: Count = 1
-    rounding: Literal["ceil", "redraw"] = "ceil"
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min > self.cap:
-            raise ValueError(f"min {self.min} is above cap {self.cap}")
-        kept = -math.expm1(-(self.cap + 0.5) / self.mean)  # P(round(exponential) <= cap)
-        if self.rounding == "redraw" and kept < 1e-3:
-            raise ValueError(
-                f"rounding: redraw would keep {kept:.2g} of the draws, since mean {self.mean:g} is far above "
-                f"cap {self.cap}: lower the mean, or use rounding: ceil"
-            )
-        return self
-
-
-def _is_count(value: Any) -> bool:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    if not 1 <= value <= MAX_COUNT:
-        raise ValueError(f"must be from 1 to {MAX_COUNT} tokens, not {value}")
-    return True
-
-
-def _bare_tokens(value: Any) -> Any:
-    """A bare whole number of tokens is a fixed length."""
-    if isinstance(value, dict | BaseModel):
-        return value
-    if _is_count(value):
-        return {"kind": "fixed", "tokens": value}
-    raise ValueError(
-        f"must be a whole number of tokens, or a kind of length with its keys, not {quoted(value)}"
-    )
-
-
-Lengths = Annotated[
-    Annotated[Fixed | Uniform | TruncatedExponential, Field(discriminator="kind")],
-    BeforeValidator(_bare_tokens),
-]
 
 
 # --- load ---------------------------------------------------------------------------------------------------
@@ -197,7 +61,7 @@ def _all_sendable(law: Fixed | Uniform | TruncatedExponential) -> Fixed | Unifor
 def _text_or_tokens(value: Any) -> Any:
     if isinstance(value, str) and value:
         return value
-    if _is_count(value):
+    if is_count(value):
         return _sendable(value)
     raise ValueError(f"must be a text, or a whole number of tokens, not {quoted(value)}")
 
@@ -294,61 +158,6 @@ class Target(Strict):
     connections: Literal["keep-alive", "fresh"] = "keep-alive"
     ca_file: str | None = None
     insecure: bool = False
-
-
-class FixedCost(Strict):
-    """Every step takes `step`, plus `per_token` for each token computed in it. For teaching and for tests."""
-
-    kind: Literal["fixed"]
-    step_s: Duration = Field(alias="step")
-    per_token_s: DurationOrZero = Field(default=0.0, alias="per_token")
-
-
-class RooflineCost(Strict):
-    """Step time from a GPU's bandwidth and arithmetic and a model's size, plus `overhead` per step."""
-
-    kind: Literal["roofline"] = "roofline"
-    gpu: str = "a100-40gb"
-    model: str = "opt-13b"
-    overhead_s: DurationOrZero = Field(default=0.005, alias="overhead")
-
-
-Cost = Annotated[FixedCost | RooflineCost, Field(discriminator="kind")]
-
-
-class Engine(Strict):
-    """The bundled mini-engine's knobs; `batching` says when membership of the batch may change.
-
-    static: a batch starts when `max_sequences` are waiting or the oldest has waited `max_wait` (1 s), and its
-    slots are held until its longest member ends. dynamic: the same with a short `max_wait` (50 ms).
-    continuous: membership is decided anew before every step, under `token_budget`, `max_sequences` and
-    `prefill_chunk`.
-    """
-
-    batching: Literal["static", "dynamic", "continuous"] = "continuous"
-    max_sequences: Count = 64
-    token_budget: Count = 2048
-    prefill_chunk: Count | None = 512
-    max_queue: CountOrZero | None = None
-    max_wait_s: DurationOrZero | None = Field(default=None, alias="max_wait")
-    cost: Cost = RooflineCost()
-    model_name: str = "mini-engine"
-
-    @model_validator(mode="after")
-    def _can_run(self) -> Self:
-        if self.batching == "continuous" and self.token_budget < self.max_sequences:
-            raise ValueError(
-                f"token_budget {self.token_budget} is below max_sequences {self.max_sequences}: "
-                "a step could not give every running sequence its token"
-            )
-        return self
-
-    @property
-    def window_s(self) -> float:
-        """Seconds the oldest waiting request may wait for its batch to fill (static and dynamic)."""
-        if self.max_wait_s is not None:
-            return self.max_wait_s
-        return 1.0 if self.batching == "static" else 0.05
 
 
 class Timeouts(Strict):

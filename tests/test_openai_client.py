@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import openai
 import pytest
 
-from loadgen.scenario import Engine
+from loadgen.knobs import Engine
 from tests.engine.driving import fixed, served
 
 KNOBS = Engine(max_sequences=1, max_queue=0, model_name="m", cost=fixed("1ms"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from loadgen.scenario import Engine
+    from loadgen.knobs import Engine
 
 
 def serve(
@@ -135,7 +135,7 @@ async def _serve(engine: Engine, host: str, port: int, key: str | None, speed: f
 
 def _said(engine: Engine, speed: float) -> str:
     """What is served, in one line."""
-    from loadgen.scenario import FixedCost
+    from loadgen.knobs import FixedCost
     from loadgen.units import show_duration
 
     facts = [f"{engine.model_name}: {engine.batching}", f"{engine.max_sequences} sequences"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from loadgen.scenario import Engine
+from loadgen.knobs import Engine
 
 RETRY_AFTER_S = 1
 """What a refused client is told to wait, in seconds."""

@@ -9,7 +9,8 @@ from math import hypot
 from typing import TypeVar
 
 from loadgen.engine.batching import Step
-from loadgen.scenario import Cost, FixedCost, ScenarioError
+from loadgen.knobs import Cost, FixedCost
+from loadgen.scenario import ScenarioError
 
 _Profile = TypeVar("_Profile")
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from loadgen.engine.batching import Idle, Scheduler, Sequence, Step
 from loadgen.engine.cost import step_cost
-from loadgen.scenario import Engine
+from loadgen.knobs import Engine
 from loadgen.timer import Timer
 
 _KEPT_STEPS = 100_000

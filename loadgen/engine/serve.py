@@ -22,7 +22,8 @@ from loadgen import __version__
 from loadgen.engine.batching import RETRY_AFTER_S, Sequence
 from loadgen.engine.device import Call, Device, Stamps
 from loadgen.engine.dialect import Answer, Ask, Refusal, read_chat, read_completion
-from loadgen.scenario import Engine, ScenarioError
+from loadgen.knobs import Engine
+from loadgen.scenario import ScenarioError
 from loadgen.timer import new_timer
 
 _MAX_BODY_BYTES = 64 * 2**20

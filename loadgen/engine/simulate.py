@@ -10,9 +10,9 @@ from itertools import chain, pairwise, repeat
 
 from loadgen.engine.batching import RETRY_AFTER_S, Idle, Scheduler, Sequence, Step
 from loadgen.engine.cost import step_cost
+from loadgen.knobs import Engine
 from loadgen.plan import Phase, Plan
 from loadgen.records import Outcome, PhaseName, RequestRecord
-from loadgen.scenario import Engine
 
 _PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from loadgen.laws import Constant, Gamma, Poisson
 from loadgen.records import Floats
 from loadgen.run import Run
-from loadgen.scenario import Constant, Gamma, Poisson
 
 FEWEST_ROWS = 50
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loadgen.laws import Constant, Gamma
 from loadgen.records import Floats, Mask, Records
 from loadgen.run import Run
-from loadgen.scenario import Constant, Gamma
 from loadgen.stats.law import declared
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import describe

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.scenario import Arrivals, Burst, Constant, Gamma, Poisson, ScenarioError
+from loadgen.laws import Arrivals, Burst, Constant, Gamma, Poisson
+from loadgen.scenario import ScenarioError
 from loadgen.units import show_duration, show_rate
 from loadgen.workload import streams
 

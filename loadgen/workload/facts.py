@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from loadgen.laws import Lengths
 from loadgen.plan import Phase, Plan
-from loadgen.scenario import Lengths, Scenario
+from loadgen.scenario import Scenario
 from loadgen.workload import arrivals, lengths
 
 WINDOW_GAPS = 8  # the dispersion of counts is taken in windows of so many mean gaps

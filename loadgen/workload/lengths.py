@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.scenario import Fixed, Lengths, TruncatedExponential, Uniform
+from loadgen.laws import Fixed, Lengths, TruncatedExponential, Uniform
 from loadgen.workload import streams
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from loadgen.cli import argv, flags
-from loadgen.scenario import Burst, Constant, Fixed, Gamma, Poisson, ScenarioError, Target
+from loadgen.laws import Burst, Constant, Fixed, Gamma, Poisson
+from loadgen.scenario import ScenarioError, Target
 
 YAML = """\
 load:

@@ -15,8 +15,8 @@ from loadgen.engine import batching
 from loadgen.engine.batching import Idle, Scheduler, Step
 from loadgen.engine.cost import StepCost
 from loadgen.engine.serve import serve
+from loadgen.knobs import Engine, FixedCost
 from loadgen.plan import Phase, Plan, PromptRecipe, Window
-from loadgen.scenario import Engine, FixedCost
 
 Row = tuple[float, int, int]
 """When it is due in seconds, its prompt's tokens, its answer's."""

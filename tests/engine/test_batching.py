@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.engine.batching import Idle, Scheduler, Sequence, Step
-from loadgen.scenario import Engine
+from loadgen.knobs import Engine
 from tests.engine.driving import Row, drive
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from loadgen.engine.batching import Chunk, Sequence, Step
 from loadgen.engine.cost import GPUS, MODELS, profiles, roofline, step_cost
-from loadgen.scenario import RooflineCost, ScenarioError
+from loadgen.knobs import RooflineCost
+from loadgen.scenario import ScenarioError
 from tests.engine.driving import fixed
 
 

@@ -10,7 +10,7 @@ import pytest
 from loadgen.engine import simulate
 from loadgen.engine.batching import Sequence
 from loadgen.engine.device import Call, Device
-from loadgen.scenario import Engine
+from loadgen.knobs import Engine
 from tests.engine.driving import Row, fixed, plan
 
 MS = 1_000_000

@@ -20,7 +20,8 @@ from loadgen.engine import serve as serve_module
 from loadgen.engine import simulate
 from loadgen.engine.batching import Scheduler
 from loadgen.engine.dialect import Answer
-from loadgen.scenario import Engine, RooflineCost, ScenarioError
+from loadgen.knobs import Engine, RooflineCost
+from loadgen.scenario import ScenarioError
 from tests.engine.driving import fixed, plan, served
 
 FAST = Engine(cost=fixed("1ms"))

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.engine import simulate
+from loadgen.knobs import Engine, RooflineCost
 from loadgen.plan import Phase, Plan
 from loadgen.records import Outcome, RequestRecord
-from loadgen.scenario import Engine, RooflineCost, ScenarioError
+from loadgen.scenario import ScenarioError
 from tests.engine.driving import Row, drive, fixed, plan
 from tests.engine.test_batching import ENGINES
 

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from loadgen.laws import Constant, Poisson
 from loadgen.run import Run
-from loadgen.scenario import Constant, Poisson
 from loadgen.stats.law import declared, departures
 from tests.records import ok, run_of
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from loadgen.scenario import Burst, Constant, Gamma, Poisson, ScenarioError
+from loadgen.laws import Burst, Constant, Gamma, Poisson
+from loadgen.scenario import ScenarioError
 from loadgen.workload import arrivals
 
 N = 100_000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from loadgen.scenario import Fixed, Lengths, TruncatedExponential, Uniform
+from loadgen.laws import Fixed, Lengths, TruncatedExponential, Uniform
 from loadgen.workload import lengths
 
 N = 200_000
