@@ -54,7 +54,9 @@ class RequestRecord(msgspec.Struct, kw_only=True):
 
     None means "did not happen" or "unknown". `connect_s` and `tls_s` are durations. `gaps_us`: microseconds
     between successive token events; they add up to last_token - first_token. `event_tokens`: tokens in each
-    token event: None unknown, 1 one each, or a list. `target`: which server, of several; `worker`: process.
+    token event: None unknown, 1 one each, or a list. `first_choice_s`, `last_choice_s`: events with `choices`
+    in them, with a token or without. `slot_s`: when a place came free, for a request that had to wait for one
+    under max_concurrency. `target`: which server, of several; `worker`: process.
     """
 
     index: Index
@@ -67,6 +69,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     model: str | None = None
     worker: int | None = None
     due_s: Instant
+    slot_s: Instant | None = None
     started_s: Instant | None = None
     connect_s: Instant | None = None
     tls_s: Instant | None = None
@@ -75,9 +78,11 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     sent_s: Instant | None = None
     headers_s: Instant | None = None
     first_event_s: Instant | None = None
+    first_choice_s: Instant | None = None
     first_token_s: Instant | None = None
     first_visible_s: Instant | None = None
     last_token_s: Instant | None = None
+    last_choice_s: Instant | None = None
     ended_s: Instant | None = None
     outcome: Outcome
     status: Annotated[int, msgspec.Meta(ge=0, le=999)] | None = None
@@ -113,15 +118,18 @@ class Records:
     phase: NDArray[np.uint8]
     outcome: NDArray[np.uint8]
     due_s: Floats
+    slot_s: Floats
     started_s: Floats
     connect_s: Floats
     tls_s: Floats
     sent_s: Floats
     headers_s: Floats
     first_event_s: Floats
+    first_choice_s: Floats
     first_token_s: Floats
     first_visible_s: Floats
     last_token_s: Floats
+    last_choice_s: Floats
     ended_s: Floats
     retry_after_s: Floats
     status: Floats
@@ -186,6 +194,11 @@ class Records:
     def answered(self) -> Mask:
         """Measured rows that ended ok."""
         return self.measured & self.has(Outcome.OK)
+
+    @property
+    def ready_s(self) -> Floats:
+        """When each row was free to go: when due, or when its wait for a place was over."""
+        return np.fmax(self.due_s, self.slot_s)
 
     @property
     def gap_count(self) -> NDArray[np.int64]:

@@ -29,8 +29,8 @@ SCHEMA = 1
 class Health(msgspec.Struct, kw_only=True):
     """How the client process fared, for validity. Null where the run had no wall clock (virtual).
 
-    Loop stalls: how late a periodic probe in the event loop woke, in the measured window: the mean over all
-    probes, a quantile, and the maximum.
+    Loop stalls: how late a periodic probe in the event loop woke, from the window's start until the last
+    measured answer: the mean over all probes, a quantile, and the maximum.
     """
 
     loop_stall_mean_s: float | None = None
@@ -259,7 +259,10 @@ def _refuse_contradictions(records: Records, path: Path) -> None:
 
 def _contradictions(r: Records) -> Iterator[tuple[str, Mask]]:
     """Each rule, and the rows that break it."""
-    names = ("due_s", "started_s", "first_token_s", "last_token_s", "ended_s")
+    names = [
+        *("due_s", "slot_s", "started_s", "first_event_s", "first_choice_s", "first_token_s"),
+        *("last_token_s", "last_choice_s", "ended_s"),
+    ]
     for earlier, later in combinations(names, 2):
         yield f"{later} is before {earlier}", getattr(r, later) < getattr(r, earlier)
     some, gaps_us = r.gap_count > 0, np.zeros(len(r))

@@ -39,16 +39,14 @@ def calm_garbage_collector() -> Iterator[None]:
 class Probe:
     """Wakes every 10 ms of a fixed schedule and notes how late it was: what a stalled loop does to each read.
 
-    A stall makes every probe that fell due in it late, so that it weighs by its length. Only the window
-    counts (everything, where the window has no length).
+    A stall makes every probe that fell due in it late, so that it weighs by its length. It wakes from the
+    window's start until it is left, for answers are read as long as the last one streams.
     """
 
     def __init__(
         self, window: Window, health: Health, *, origin_ns: int, timer: Timer, now_ns: Callable[[], int]
     ) -> None:
-        endless = window.start_ns == window.end_ns
-        self._from_ns = origin_ns + (0 if endless else window.start_ns)
-        self._to_ns = None if endless else origin_ns + window.end_ns
+        self._due_ns = origin_ns + window.start_ns  # of the next probe
         self._health = health
         self._timer = timer
         self._now_ns = now_ns
@@ -64,16 +62,20 @@ class Probe:
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
+        self._note()  # a stall may have lasted until here
         self._report()
 
     async def _run(self) -> None:
-        at_ns = self._from_ns
-        while self._to_ns is None or at_ns < self._to_ns:
-            while (now_ns := self._now_ns()) < at_ns:
-                await self._timer.until(at_ns)
-            self._late_us.append(min((now_ns - at_ns) // 1000, 2**32 - 1))
-            self._look_at_wall_clock(now_ns)
-            at_ns += PROBE_NS
+        while True:
+            await self._timer.until(self._due_ns)
+            self._note()
+
+    def _note(self) -> None:
+        now_ns = self._now_ns()
+        while self._due_ns <= now_ns:
+            self._late_us.append(min((now_ns - self._due_ns) // 1000, 2**32 - 1))
+            self._due_ns += PROBE_NS
+        self._look_at_wall_clock(now_ns)
 
     def _look_at_wall_clock(self, now_ns: int) -> None:
         drift_s = (time.time_ns() - now_ns - self._wall_ns) / 1e9
@@ -82,7 +84,6 @@ class Probe:
 
     def _report(self) -> None:
         health = self._health
-        self._look_at_wall_clock(self._now_ns())
         health.cpu_s = time.process_time() - self._cpu_s
         health.loop_probes = len(self._late_us)
         if self._late_us:

@@ -56,6 +56,7 @@ class Call:
         self._connection: Connection | None = None
         self._connecting_ns = 0
         self._asked_ns = 0
+        self.slot_ns: int | None = None
         self._reused: bool | None = None
         self._attempts = 0
         self.started_ns: int | None = None
@@ -151,15 +152,18 @@ class Call:
             phase=PHASES[ask.phase],
             model=self._sender.model,
             due_s=((ask.due_ns + 500) // 1000) / 1e6,
+            slot_s=self._since_origin_s(self.slot_ns),
             started_s=self._since_origin_s(self.started_ns),
             reused=self._reused,
             attempts=self._attempts,
             sent_s=self._since_origin_s(answer.sent_ns),
             headers_s=_seconds(answer.headers_us),
             first_event_s=_seconds(stream.first_event_us),
+            first_choice_s=_seconds(stream.first_choice_us),
             first_token_s=_seconds(stream.first_token_us),
             first_visible_s=_seconds(stream.first_visible_us),
             last_token_s=_seconds(stream.last_token_us),
+            last_choice_s=_seconds(stream.last_choice_us),
             ended_s=_seconds(answer.ended_us),
             outcome=answer.outcome,
             status=answer.status,

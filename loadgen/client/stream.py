@@ -21,9 +21,9 @@ class Stream:
     """
 
     __slots__ = (
-        "_counts", "_splitter", "done", "error", "events", "finish_reason", "first_event_us",
-        "first_token_us", "first_visible_us", "gaps_us", "last_token_us", "odd_chunk", "opens_with_error",
-        "usage",
+        "_counts", "_splitter", "done", "error", "events", "finish_reason", "first_choice_us",
+        "first_event_us", "first_token_us", "first_visible_us", "gaps_us", "last_choice_us", "last_token_us",
+        "odd_chunk", "opens_with_error", "usage",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -33,9 +33,11 @@ class Stream:
         self.events = 0  # token events
         self.gaps_us = array("I")
         self.first_event_us: int | None = None
+        self.first_choice_us: int | None = None
         self.first_token_us: int | None = None
         self.first_visible_us: int | None = None
         self.last_token_us: int | None = None
+        self.last_choice_us: int | None = None
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.done = False
@@ -81,6 +83,9 @@ class Stream:
             if self.error is None and chunk.choices is None and chunk.usage is None:
                 self._odd(data)
             return
+        if self.first_choice_us is None:
+            self.first_choice_us = at_us
+        self.last_choice_us = at_us
         token: Channel | None = None
         for choice in chunk.choices:
             if choice.finish_reason:

@@ -104,8 +104,9 @@ class _Simulation:
         if row.first_step is not None:
             emitted_tokens = row.sequence.emitted_tokens
             instants_us = self._step_ends_us[row.first_step : row.first_step + emitted_tokens]
-            record.first_event_s = record.first_token_s = record.first_visible_s = instants_us[0] / 1e6
-            record.last_token_s = instants_us[-1] / 1e6
+            record.first_event_s = record.first_choice_s = instants_us[0] / 1e6
+            record.first_token_s = record.first_visible_s = record.first_event_s
+            record.last_token_s = record.last_choice_s = instants_us[-1] / 1e6
             record.gaps_us = [later - earlier for earlier, later in pairwise(instants_us)]
             record.event_tokens = 1
             record.output_tokens, record.tokens_from = emitted_tokens, "events"

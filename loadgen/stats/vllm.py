@@ -20,12 +20,18 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
     """The measured rows as vLLM's benchmark would print them; ms, and null (not 0) where nothing answered.
 
     Its definitions, which are not loadgen's: latencies count from the start of the request, not from when it
-    was due; TTFT ends with the first event of any kind; ITL is one sample for every later token event,
-    however many tokens it has; TPOT = (E2EL - TTFT) / (n - 1), for n > 1; throughput is over the whole
-    time, drain included.
+    was due; only events with `choices` in them count, though they bear a mere role or an empty text; TTFT
+    ends with the first of them and E2EL with the last; ITL is one sample for every later one, however many
+    tokens it has; TPOT = (E2EL - TTFT) / (n - 1), for n > 1; throughput is over the whole time, drain
+    included.
+
+    Of events without a token, records have only the first and the last: ITL lacks a sample for each one
+    between, and for a first or last one that came in one read with a token. `max_output_tokens_per_s` and
+    `rtfx` are not computed.
     """
     r, ok = run.records, run.records.answered
-    ttft_s, e2el_s = span_s(r.first_event_s, r.started_s), span_s(r.last_token_s, r.started_s)
+    first_s, last_s = _or(r.first_choice_s, r.first_event_s), _or(r.last_choice_s, r.last_token_s)
+    ttft_s, e2el_s = span_s(first_s, r.started_s), span_s(last_s, r.started_s)
     outputs = r.received_tokens
     tpot_s = np.divide(e2el_s - ttft_s, outputs - 1, out=np.full(len(r), np.nan), where=outputs > 1)
     prompts = np.where(np.isnan(r.prompt_tokens), r.asked_prompt_tokens, r.prompt_tokens)
@@ -51,18 +57,25 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
         "request_goodput": None if good is None else _per(good, seconds),
         "output_throughput": _per(totals["output"], seconds),
         "total_token_throughput": _per(totals["input"] + totals["output"], seconds),
-        "max_concurrent_requests": _busiest_second(r, ok),
+        "max_output_tokens_per_s": None,
+        "max_concurrent_requests": _busiest_second(r.started_s[ok], last_s[ok]),
+        "rtfx": None,
         **_milliseconds("ttft", ttft_s[ok], per_ms=1e-3),
         **_milliseconds("tpot", tpot_s[ok], per_ms=1e-3),
-        **_milliseconds("itl", _itl_us(r, ok), per_ms=1e3),
+        **_milliseconds("itl", _itl_us(r, ok, first_s, last_s), per_ms=1e3),
         **_milliseconds("e2el", e2el_s[ok], per_ms=1e-3),
     }
 
 
-def _itl_us(r: Records, ok: Mask) -> NDArray[np.uint32]:
-    """Gaps between token events, and from a first event without a token (a role, say) to the first token."""
-    lead_us = np.rint((r.first_token_s - r.first_event_s)[ok] * 1e6)
-    return np.concatenate([gaps_of(r, ok), lead_us[lead_us > 0].astype(np.uint32)])
+def _or(values: Floats, others: Floats) -> Floats:
+    return np.where(np.isnan(values), others, values)
+
+
+def _itl_us(r: Records, ok: Mask, first_s: Floats, last_s: Floats) -> NDArray[np.uint32]:
+    """Gaps between token events, and to these from a first event without a token, and on to a last one."""
+    ends_s = np.concatenate([(r.first_token_s - first_s)[ok], (last_s - r.last_token_s)[ok]])
+    ends_us = np.rint(ends_s * 1e6)
+    return np.concatenate([gaps_of(r, ok), ends_us[ends_us > 0].astype(np.uint32)])
 
 
 def _duration_s(run: Run) -> float | None:
@@ -87,9 +100,8 @@ def _good(summary: Summary, ok: Mask, ttft_s: Floats, tpot_s: Floats, e2el_s: Fl
     return int(np.all([ok, *met], axis=0).sum())
 
 
-def _busiest_second(r: Records, ok: Mask) -> int:
+def _busiest_second(began: Floats, over: Floats) -> int:
     """Most requests that touched one and the same second, counted from the first start."""
-    began, over = r.started_s[ok], r.last_token_s[ok]
     known = ~np.isnan(began) & ~np.isnan(over)
     if not known.any():
         return 0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from loadgen.client import Stop
 from loadgen.plan import Phase
 from loadgen.records import RequestRecord
+from loadgen.stats import summarize
 from tests.client.runs import (
     LEAD_S,
     Ran,
@@ -22,6 +23,7 @@ from tests.client.runs import (
     tail_every,
     void,
 )
+from tests.records import run_of
 from tests.virtual_loop import VirtualLoop
 
 
@@ -49,15 +51,28 @@ def test_a_blocked_loop_sends_late_at_once_and_keeps_the_due_instants() -> None:
 
 
 def test_a_stall_weighs_by_its_length() -> None:
-    """Of 90 probes in 0.9 s, those due in a stall of 0.4 s are late, by up to all of it."""
+    """Of 92 probes in 0.915 s, those due in a stall of 0.4 s are late, by up to all of it."""
     ran = run_plan(
         plan_of([0.0, 0.9]),
-        answering(0.01),
+        answering(0.015),
         before=blocking(0.05, for_s=0.4),
     )
-    assert ran.health.loop_probes == 90
+    assert ran.health.loop_probes == 92
     late_s = sum(0.4 - 0.01 * i for i in range(40))
-    assert ran.health.loop_stall_mean_s == pytest.approx(late_s / 90, rel=0.06)
+    assert ran.health.loop_stall_mean_s == pytest.approx(late_s / 92, rel=0.06)
+
+
+@pytest.mark.parametrize("at_s", [0.5, 1.8])
+def test_a_stall_after_the_window_is_seen_while_an_answer_streams(at_s: float) -> None:
+    """The last request is due at 0.1 s, its last tokens at 1.11 and 2.11 s: a loop blocked for 0.4 s is to
+    blame for what it does to them, in their midst or at their end.
+    """
+    ran = run_plan(plan_of([0.0, 0.1]), answering(0.01, 1.0, 1.0), before=blocking(at_s, for_s=0.4))
+    assert ran.health.loop_stall_max_s == pytest.approx(0.4, abs=0.011)
+    ran.health.clock_jump_s = None  # virtual time parts from the wall clock
+    summary = summarize(run_of(ran.records, window_by="count", window_end_s=0.1, health=ran.health))
+    assert {f.name for f in summary.findings if f.effect == "invalid"} == {"loop_stall"}
+    assert summary.validity == "INVALID"
 
 
 @settings(max_examples=30, deadline=None)
@@ -138,6 +153,7 @@ def test_max_concurrency_makes_rows_wait_in_order() -> None:
     ran = run_plan(plan_of([0.0, 0.1, 0.2]), answering(1.0), scenario_of(load={"max_concurrency": 1}))
     assert [ran.of(i).due_s for i in range(3)] == [0.0, 0.1, 0.2]
     assert [ran.of(i).started_s for i in range(3)] == [0.0, 1.0, 2.0]
+    assert [ran.of(i).slot_s for i in range(3)] == [None, 1.0, 2.0]
     assert ran.counters.in_flight_max == 1
 
 

@@ -11,7 +11,7 @@ from loadgen.client import Stop
 from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Scenario
 from tests.client.runs import answering, in_turn, plan_of, run_plan, scenario_of, writing
-from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, delta, fault, plain, say
+from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, delta, event, fault, plain, say
 from tests.virtual_loop import Link, Peer, VirtualLoop
 
 LIMITS = {"connect": "2s", "first_token": "5s", "idle": "3s", "total": "20s"}
@@ -39,21 +39,24 @@ def test_the_instants_of_a_request() -> None:
     """Each instant of a record is that of the read that brought it, counted from the run's start."""
     peer = writing(
         (0.010, HEAD),
-        (0.020, chunk(delta(role="assistant", content=""))),
+        (0.005, chunk(event({"choices": [], "prompt_filter_results": []}))),
+        (0.015, chunk(delta(role="assistant", content=""))),
         (0.100, chunk(delta(reasoning="hm"))),
         (0.030, chunk(say("a"))),
-        (0.040, chunk(say("b", "stop"))),
-        (0.005, chunk(bill(3, prompt_tokens_details={"cached_tokens": 5}))),
+        (0.040, chunk(say("b"))),
+        (0.002, chunk(delta("stop"))),
+        (0.003, chunk(bill(3, prompt_tokens_details={"cached_tokens": 5}))),
         (0.001, chunk(DONE) + LAST_CHUNK),
     )
     got = one(peer, connect_s=0.2)
     assert (got.due_s, got.started_s, got.connect_s, got.tls_s, got.sent_s) == (1.0, 1.0, 0.2, None, 1.2)
     assert (got.headers_s, got.first_event_s, got.first_token_s, got.first_visible_s) == (
         1.21,
-        1.23,
+        1.215,
         1.33,
         1.36,
     )
+    assert (got.first_choice_s, got.last_choice_s) == (1.23, 1.402)
     assert (got.last_token_s, got.ended_s, got.gaps_us) == (1.4, 1.406, [30_000, 40_000])
     assert (got.outcome, got.status, got.finish_reason, got.warnings) == (Outcome.OK, 200, "stop", [])
     assert (got.prompt_tokens, got.cached_tokens, got.output_tokens, got.tokens_from) == (7, 5, 3, "usage")

@@ -50,6 +50,35 @@ def test_its_definitions_and_ours_differ_where_they_should() -> None:
     assert ours["chunk_gap_s"].mean == pytest.approx((0.1 + 4 * 0.04) / 5)
 
 
+def test_only_events_with_choices_count_for_it() -> None:
+    """Opener 50 ms, role 100 ms, tokens 400 and 500 ms, finish chunk 530 ms, usage 600 ms after the start."""
+    row = ok(0, 0.0, started_s=0.1, sent_s=0.1, headers_s=0.12, first_event_s=0.15, first_choice_s=0.2,
+             ttft_s=0.5, gaps_us=[100_000], last_choice_s=0.63, ended_s=0.7)  # fmt: skip
+    result = of(run_of([row], window_by="burst"))
+    found = {key: result[f"{key}_ms"] for key in ("mean_ttft", "mean_e2el", "mean_tpot", "median_itl")}
+    assert found == pytest.approx(
+        {"mean_ttft": 100, "mean_e2el": 530, "mean_tpot": (530 - 100) / (2 - 1), "median_itl": 100}
+    )
+    assert result["mean_itl_ms"] == pytest.approx((300 + 100 + 30) / 3)
+
+
+def test_an_answer_of_choices_without_a_token_has_its_times() -> None:
+    """A role chunk and a finish chunk: TTFT and E2EL as of any other; without tokens there is no TPOT."""
+    none = dict.fromkeys(("first_token_s", "first_visible_s", "last_token_s", "event_tokens"))
+    row = ok(
+        0, ttft_s=0.1, gaps_us=[], first_choice_s=0.1, last_choice_s=0.3, ended_s=0.3, output_tokens=0, **none
+    )
+    result = of(run_of([row], window_by="burst"))
+    assert (result["mean_ttft_ms"], result["mean_e2el_ms"]) == (100, 300)
+    assert result["mean_tpot_ms"] is None
+
+
+def test_what_is_not_computed_is_null() -> None:
+    """Scripts that look keys up find all of them."""
+    result = of(run_of(ROWS))
+    assert (result["max_output_tokens_per_s"], result["rtfx"]) == (None, None)
+
+
 def test_its_counts_and_throughputs() -> None:
     """Three of four completed; 9 output tokens over the 4 s until the last one ended, drain included."""
     result = of(run_of(ROWS, scenario=scenario(), model="m", window_by="count", window_end_s=3.0))
