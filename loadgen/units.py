@@ -54,6 +54,14 @@ def show_duration(seconds: float) -> str:
     return f"{_shortest(seconds)}s"
 
 
+def about(seconds: float) -> str:
+    """`seconds` to three digits, for a person to compare: `2.01ms`, `374us`, `63.2s`."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(seconds) >= 0.9995 * size:
+            return f"{seconds:.0f}s" if abs(seconds) >= 1000 else f"{seconds / size:.3g}{unit}"
+    return f"{seconds / 1e-9:.3g}ns" if seconds else "0s"
+
+
 def show_rate(rps: float) -> str:
     """`rps` (finite) as `8/s`. Reads back the same."""
     return f"{_shortest(rps)}/s"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.units import duration_s, quoted, rate_rps, show_duration, show_rate
+from loadgen.units import about, duration_s, quoted, rate_rps, show_duration, show_rate
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -121,3 +121,15 @@ def test_a_long_value_is_quoted_briefly() -> None:
     """Sixty characters of it are shown, and that it goes on."""
     assert quoted("y" * 1000) == "'" + "y" * 59 + "..."
     assert quoted("short") == "'short'"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.00201, "2.01ms"), (0.0326, "32.6ms"), (0.000374, "374us"), (0.9999, "1s"), (63.24, "63.2s"),
+     (1800, "1800s"), (0.02, "20ms"), (1.05e-6, "1.05us"), (4e-9, "4ns"), (0, "0s")],
+)  # fmt: skip
+def test_durations_to_be_compared_have_three_digits_and_a_unit_of_their_size(
+    seconds: float, words: str
+) -> None:
+    """Whatever the float, never a fraction of a second where milliseconds read better."""
+    assert about(seconds) == words

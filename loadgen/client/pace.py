@@ -144,7 +144,9 @@ class Pace:
         if not self._planned:
             self._timer.ring()
         if self._waiting and not self._stop.asked:
-            self._start(self._waiting.popleft())
+            call = self._waiting.popleft()
+            call.slot_ns = self._now_ns()
+            self._start(call)
 
     def _deliver(self, record: RequestRecord) -> None:
         try:

@@ -138,7 +138,9 @@ def rates(s: Summary) -> Table:
     mean = f"; mean {number(s.in_flight_mean)}" if s.in_flight_mean is not None else ""
     rows.append(["in flight", f"{s.in_flight_max:,}", "requests", f"at most{mean}"])
     columns = [Column("rate", "label"), Column("value"), Column("unit", "label"), Column("counted", "words")]
-    notes = ["makespan: from the first due to the last end, tail included."]
+    notes = [
+        "makespan: of the whole run, from the first due to the last end, warm-up and tail load included."
+    ]
     if s.window_by == "burst":
         notes.append("A burst has no rate: its figure is the makespan throughput.")
     return Table(f"Rates ({source_of(s)})", columns, rows, notes)

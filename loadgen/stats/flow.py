@@ -59,15 +59,17 @@ def _share_between(r: Records, row: int, start_s: float, end_s: float) -> float:
 
 
 def makespan(run: Run) -> tuple[float | None, float | None, float | None]:
-    """Of the measured rows, aborted left out: seconds from the first due to the last ended; output tokens of
-    ok requests per second of it; prompt and output tokens likewise, None where a prompt's count is not known.
+    """Of the whole run, its warm-up and tail included: seconds from the first due to the last ended, what we
+    aborted ourselves left out; output tokens of ok requests per second of it; prompt and output tokens
+    likewise, None where a prompt's count is not known.
     """
-    r, rows = run.records, run.records.offered
+    r, ok = run.records, run.records.has(Outcome.OK)
+    rows = ~r.has(Outcome.ABORTED)
     ended_s = r.ended_s[rows & ~np.isnan(r.ended_s)]
     seconds = float(ended_s.max() - r.due_s[rows].min()) if len(ended_s) else 0.0
     if seconds <= 0:
         return None, None, None
-    output, prompt = r.received_tokens[r.answered].sum(), r.prompt_tokens[r.answered].sum()
+    output, prompt = r.received_tokens[ok].sum(), r.prompt_tokens[ok].sum()
     return seconds, float(output / seconds), None if np.isnan(prompt) else float((prompt + output) / seconds)
 
 
@@ -88,20 +90,9 @@ def in_flight(run: Run) -> tuple[int, float | None]:
 
 
 def held_back(run: Run) -> int | None:
-    """Measured rows that waited for a place: between due and started all were taken. None without a cap."""
-    cap, r = run.asked("load", "max_concurrency"), run.records
-    if cap is None:
-        return None
-    sent = ~np.isnan(r.started_s)
-    began, ended = r.started_s[sent], np.nan_to_num(r.ended_s[sent], nan=np.inf)
-    at = np.concatenate([ended, began])
-    steps = np.repeat([-1, 1], len(began))
-    order = np.lexsort((steps, at))
-    full_so_far = np.concatenate([[0], np.cumsum(np.cumsum(steps[order]) >= cap)])
-    due, started = (at_s[r.measured & sent] for at_s in (r.due_s, r.started_s))
-    before = np.maximum(np.searchsorted(at[order], due, "right") - 1, 0)
-    until = np.searchsorted(at[order], started, "left")
-    return int((full_so_far[until] > full_so_far[before]).sum())
+    """Measured rows that had to wait for a place; None without a cap."""
+    waited = run.records.measured & ~np.isnan(run.records.slot_s)
+    return None if run.asked("load", "max_concurrency") is None else int(waited.sum())
 
 
 def _whole_s(r: Records) -> tuple[float, float] | None:

@@ -77,13 +77,11 @@ def gaps_of(r: Records, rows: Mask) -> NDArray[np.uint32]:
 
 
 def _alone(run: Run) -> dict[str, Floats]:
-    """Metrics no failed row is counted against. Send lag is a cap wait where a cap made rows wait."""
+    """Metrics no failed row is counted against."""
     r = run.records
-    waited_s = span_s(r.started_s, r.due_s)[r.measured]
-    capped = run.asked("load", "max_concurrency") is not None
     return {
-        "send_lag_s": waited_s[:0] if capped else waited_s,
-        "cap_wait_s": waited_s if capped else waited_s[:0],
+        "send_lag_s": span_s(r.started_s, r.ready_s)[r.measured],
+        "cap_wait_s": span_s(r.slot_s, r.due_s)[r.measured],
         "connect_s": r.connect_s[r.measured],
         "time_to_reject_s": span_s(_refused_s(r), r.sent_s)[r.measured & r.has(Outcome.REJECTED)],
         "prompt_tokens": r.prompt_tokens[r.answered],

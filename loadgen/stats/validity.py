@@ -13,7 +13,7 @@ from loadgen.stats.law import declared, departures
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import rank
 from loadgen.stats.summary import Distribution, Finding
-from loadgen.units import show_duration, show_rate
+from loadgen.units import about, show_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +79,16 @@ def _wholeness(run: Run) -> Iterator[Finding]:
 def _send_lag(
     run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, less: str
 ) -> Iterator[Finding]:
-    if run.asked("load", "max_concurrency") is not None:
-        yield _info(
-            "send_lag_unknown",
-            "the send lag is not judged: under max_concurrency, a wait for a place looks like a late client",
-        )
-        return
     r = run.records
-    lag_s = span_s(r.started_s, r.due_s)[r.measured & ~np.isnan(r.started_s)]
+    lag_s = span_s(r.started_s, r.ready_s)[r.measured & ~np.isnan(r.started_s)]
     limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * (metrics["ttft_s"].quantiles["p50"] or 0.0))
     remedy = f"the client is late: {less}, close other work on this machine, or give it more cores"
     if len(lag_s) and (p99_s := _p99_but_one(lag_s)) > limit_s:
         late = f"{(lag_s >= p99_s).sum()} of {len(lag_s)}" if len(lag_s) < 100 else "1 % of"
-        text = f"{late} requests were sent {_show(p99_s)} or more after due; the limit is {_show(limit_s)}"
+        text = f"{late} requests were sent {about(p99_s)} or more after due; the limit is {about(limit_s)}"
         yield _invalid("send_lag", text, remedy)
     if offered_rps and len(lag_s) and (share := (lag_s > 1 / offered_rps).mean()) > LIMITS.late_rows:
-        text = f"{share:.1%} of requests were sent over one mean arrival gap ({_show(1 / offered_rps)}) late"
+        text = f"{share:.1%} of requests were sent over one mean arrival gap ({about(1 / offered_rps)}) late"
         yield _invalid("send_order", f"{text}; the limit is {LIMITS.late_rows:.0%}", remedy)
 
 
@@ -167,8 +161,8 @@ def _zero_gaps(run: Run) -> Iterator[Finding]:
 
 def _arrivals(run: Run) -> Iterator[Finding]:
     law, r = declared(run), run.records
-    thinned = bool((r.measured & r.has(Outcome.UNSENT)).any())
-    if law is None or thinned or run.asked("load", "max_concurrency") is not None:
+    bounded = r.measured & (r.has(Outcome.UNSENT) | ~np.isnan(r.slot_s))
+    if law is None or bounded.any():  # the user's own bound changed it
         return
     for found in departures(run, law):
         if found.p < LIMITS.arrivals_p:
@@ -189,7 +183,7 @@ def _client(health: Health, metrics: Mapping[str, Distribution], less: str) -> I
         yield _exhausted("ports", f"keep connections alive, widen the local port range, or {less}")
     jump_s = abs(health.clock_jump_s or 0.0)
     if jump_s > LIMITS.clock_jump_s:
-        text = f"the clock jumped by {_show(jump_s)}; the limit is {_show(LIMITS.clock_jump_s)}"
+        text = f"the clock jumped by {about(jump_s)}; the limit is {about(LIMITS.clock_jump_s)}"
         yield _invalid("clock_jump", text, "the machine slept, or its clock was set: run it again")
     if health.reads_with_several_events:
         share = health.reads_with_several_events / max(health.reads, 1)
@@ -203,7 +197,7 @@ def _stalls(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Fin
         ("maximum", health.loop_stall_max_s, LIMITS.stall_max_s),
     ):
         if stall_s is not None and stall_s > limit_s:
-            text = f"the client's event loop stalled {_show(stall_s)} ({name}); the limit is {_show(limit_s)}"
+            text = f"the client's event loop stalled {about(stall_s)} ({name}); the limit is {about(limit_s)}"
             yield _invalid("loop_stall", text, remedy)
     # A gap is off by about as much as its events were read late: by the mean stall, not the rare worst one.
     gap_s, mean_s = metrics["chunk_gap_s"].quantiles["p50"], health.loop_stall_mean_s
@@ -211,8 +205,8 @@ def _stalls(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Fin
         yield Finding(
             name="loop_stall_itl",
             effect="invalid_itl",
-            text=f"the client's event loop was {_show(mean_s)} late in the mean; for gaps of {_show(gap_s)} "
-            f"(median) the limit is {_show(LIMITS.stall_of_gap * gap_s)}",
+            text=f"the client's event loop was {about(mean_s)} late in the mean; for gaps of {about(gap_s)} "
+            f"(median) the limit is {about(LIMITS.stall_of_gap * gap_s)}",
             remedy=remedy,
         )
 
@@ -227,7 +221,3 @@ def _invalid(name: str, text: str, remedy: str) -> Finding:
 
 def _info(name: str, text: str) -> Finding:
     return Finding(name=name, effect="info", text=text)
-
-
-def _show(seconds: float) -> str:
-    return show_duration(float(f"{seconds * 1e6:.3g}") / 1e6)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Run
+from loadgen.records import Outcome
 from loadgen.stats.flow import completed_rps, held_back, in_flight, makespan, offered_rps, output_tokens_per_s
 from tests.records import failed, ok, run_of
 
@@ -74,10 +73,18 @@ def test_a_burst_has_no_rate_but_a_makespan(by: str) -> None:
     assert in_flight(run) == (2, 1.5)
 
 
-def test_makespan_is_of_measured_rows_and_knows_what_it_cannot_know() -> None:
-    """The warm-up adds neither time nor tokens; one prompt without a count leaves the total unknown."""
-    run = run_of([ok(0, 0.0, phase="warmup"), ok(1, 2.0, gaps_us=[], ttft_s=2.0, prompt_tokens=None)])
-    assert makespan(run) == (2.0, 0.5, None)
+def test_makespan_is_of_the_whole_run_and_knows_what_it_cannot_know() -> None:
+    """Warm-up and tail count, what we cut does not; one prompt without a count leaves the total unknown.
+
+    From 0 to 5 s three answers of one token each.
+    """
+    rows = [
+        ok(0, 0.0, phase="warmup", gaps_us=[], ttft_s=1.0),
+        ok(1, 2.0, gaps_us=[], ttft_s=2.0, prompt_tokens=None),
+        ok(2, 4.0, phase="tail", gaps_us=[], ttft_s=1.0),
+        failed(3, 4.5, Outcome.ABORTED, phase="tail", ended_s=9.0),
+    ]
+    assert makespan(run_of(rows)) == (5.0, 0.6, None)
     assert makespan(run_of([])) == (None, None, None)
     assert makespan(run_of([failed(0, 1.0, Outcome.UNSENT, started_s=None, ended_s=None)])) == (
         None,
@@ -107,31 +114,10 @@ def test_an_interrupted_run_is_divided_by_the_time_it_had() -> None:
     assert completed_rps(run) == 1.0
 
 
-def capped(rows: list[RequestRecord], cap: int | None) -> Run:
-    return run_of(rows, scenario={"load": {"max_concurrency": cap}})
-
-
-def served(cap: int, due_s: list[float], seconds: float, lag_s: float = 0.0) -> list[RequestRecord]:
-    """Rows of `seconds` each, started when a place is free: first come, first served."""
-    free, rows = [0.0] * cap, []
-    for i, due in enumerate(due_s):
-        start = round(max(due + lag_s, free[0]), 6)
-        free = sorted([*free[1:], round(start + seconds, 6)])
-        rows.append(ok(i, due, started_s=start, ttft_s=start - due + seconds, gaps_us=[]))
-    return rows
-
-
-@pytest.mark.parametrize("lag_s", [0.0, 0.0005])
-def test_a_cap_holds_back_what_finds_every_place_taken(lag_s: float) -> None:
-    """Ten at once on three places: seven wait. One a second for half a second: none, however late we are."""
-    assert held_back(capped(served(3, [0.0] * 10, 1.0, lag_s), 3)) == 7
-    assert held_back(capped(served(1, [float(i) for i in range(10)], 0.5, lag_s), 1)) == 0
-    assert held_back(capped(served(1, [float(i) for i in range(10)], 1.5, lag_s), 1)) == 9
-
-
-def test_a_cap_that_nobody_set_holds_nothing_and_one_out_of_reach_holds_none() -> None:
-    """None is no cap; 0 is a cap with room to spare."""
-    rows = served(3, [0.0] * 3, 1.0)
-    assert held_back(capped(rows, None)) is None
-    assert held_back(capped(rows, 4)) == 0
-    assert held_back(capped([], 4)) == 0
+def test_a_cap_holds_back_what_had_to_wait_for_a_place() -> None:
+    """Two of three measured rows waited. None is no cap; 0 is a cap with room to spare."""
+    rows = [ok(0), ok(1, slot_s=0.05), ok(2, slot_s=0.05), ok(3, slot_s=0.05, phase="warmup")]
+    cap = {"load": {"max_concurrency": 1}}
+    assert held_back(run_of(rows, scenario=cap)) == 2
+    assert held_back(run_of(rows[:1], scenario=cap)) == 0
+    assert held_back(run_of(rows[:1])) is None

@@ -101,9 +101,9 @@ def test_a_whole_summary_by_hand() -> None:
         offered_rps=1.1,
         completed_rps=0.6,
         output_tokens_per_s=2.2,
-        makespan_s=10.7,
-        makespan_output_tokens_per_s=pytest.approx(21 / 10.7),
-        makespan_total_tokens_per_s=pytest.approx((21 + 6 * 16) / 10.7),
+        makespan_s=11.2,  # from the warm-up due at 0.5 to the end at 11.7
+        makespan_output_tokens_per_s=pytest.approx((21 + 4 + 1) / 11.2),
+        makespan_total_tokens_per_s=pytest.approx((26 + 8 * 16) / 11.2),
         wasted_tokens=2,
         rejection_rate=0.2,
         error_rate=0.2,

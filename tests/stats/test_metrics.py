@@ -178,13 +178,12 @@ def test_connect_time_is_of_requests_that_opened_a_connection() -> None:
     assert values(m["connect_s"]) == (2, 2, 0.002, 0.004)
 
 
-@pytest.mark.parametrize("cap", [None, 8])
-def test_waiting_for_a_place_is_cap_wait_and_never_send_lag(cap: int | None) -> None:
-    """Under max_concurrency `started - due` is the wait for a place; without it, the client's lateness."""
-    m = of(ok(0, 1.0, started_s=1.5), scenario={"load": {"max_concurrency": cap}})
-    here, there = ("cap_wait_s", "send_lag_s") if cap else ("send_lag_s", "cap_wait_s")
-    assert values(m[here]) == (1, 1, 0.5, 0.5)
-    assert m[there].n == 0
+def test_waiting_for_a_place_is_cap_wait_and_what_comes_after_it_is_send_lag() -> None:
+    """A row due at 1 s, its place free at 1.5, started at 1.75; another had to wait for none."""
+    rows = [ok(0, 1.0, slot_s=1.5, started_s=1.75), ok(1, 1.75, started_s=2.0)]
+    m = of(*rows, scenario={"load": {"max_concurrency": 8}})
+    assert values(m["cap_wait_s"]) == (1, 1, 0.5, 0.5)
+    assert values(m["send_lag_s"]) == (2, 2, 0.25, 0.25)
 
 
 def test_a_visible_token_is_told_from_a_reasoning_one() -> None:
