@@ -68,6 +68,8 @@ def _base_url(value: str) -> str:
         possible = False
     if not possible:
         raise ValueError("a port is a number from 1 to 65535")
+    if found := re.search(r"(/v1)?/(chat/)?completions/?$", parts.path):
+        raise ValueError(f"leave {found[0]} off the base URL: the path is the endpoint's")
     return value.rstrip("/")
 
 

@@ -29,5 +29,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_out = terminalreporter.config.stash.get(SLOW, 0)
     terminalreporter.write_line(
         f"collected {ran + left_out + len(stats.get('skipped', []))}, ran {ran}, deselected {left_out} "
-        "(marked slow: they take seconds of real time; run them with: python -m pytest -m slow)"
+        "(marked slow: they take seconds of real time; run them with: "
+        ".venv/bin/python -m pytest -W error -m slow)"
     )

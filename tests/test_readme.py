@@ -19,7 +19,8 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
 LINES = [line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines() if line]
 COMMANDS = [line for line in LINES if line.startswith("loadgen ") and not line.startswith("loadgen serve")]
-CHAT = next(block for kind, block in BLOCKS if kind == "yaml")
+YAMLS = [block for kind, block in BLOCKS if kind == "yaml"]
+CHAT = YAMLS[0]
 SERVER = "http://127.0.0.1:8000"
 
 
@@ -49,9 +50,11 @@ def test_there_are_exactly_two_set_up_commands_of_one_line_each() -> None:
     assert all("\n" not in command and "-m venv" in command for _, command in marked)
 
 
-def test_the_scenario_in_the_readme_is_right() -> None:
-    """It loads as printed."""
-    assert parse(CHAT, "chat.yaml").load.duration_s
+def test_the_scenarios_in_the_readme_are_right() -> None:
+    """They load as printed."""
+    chat, comparison = (parse(block, "readme.yaml") for block in YAMLS)
+    assert chat.load.duration_s
+    assert len(comparison.variants) == 3
 
 
 def test_the_commands_that_need_no_time_work(folder: Path) -> None:

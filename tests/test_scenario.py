@@ -333,6 +333,10 @@ def test_rows_that_cannot_be_sent_are_refused(rows: str, words: str) -> None:
         ),
         ("{base_url: 'http://h:99999'}", "target.base_url: a port is a number from 1 to 65535"),
         ("{base_url: 'http://h:0'}", "target.base_url: a port is a number from 1 to 65535"),
+        (
+            "{base_url: 'http://h/v1/chat/completions'}",
+            "target.base_url: leave /v1/chat/completions off the base URL: the path is the endpoint's",
+        ),
         ("{base_url: 'http://h?a=1'}", "target.base_url: a base URL has no query and no fragment"),
         ('{base_url: "http://h\\nost"}', "target.base_url: a base URL has no spaces or control characters"),
         (

@@ -13,6 +13,7 @@ app = typer.Typer(
     name="loadgen",
     add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Open-loop load tester for streaming LLM servers.",

@@ -109,13 +109,13 @@ def outcomes(s: Summary) -> Table:
 
 
 def errors(s: Summary) -> Table | None:
-    """The most frequent messages of failed requests, in the server's own words."""
+    """The most frequent messages of failed requests."""
     if not s.errors:
         return None
     rows = [[f"{count:,}", clean(message)] for message, count in s.errors[:MOST_ERRORS]]
     more = len(s.errors) - len(rows)
     notes = [f"and {more} other message{'s' * (more > 1)}: see summary.json"] if more else []
-    return Table("Errors, in the server's words", [Column("count"), Column("message", "words")], rows, notes)
+    return Table("Errors", [Column("count"), Column("message", "words")], rows, notes)
 
 
 def rates(s: Summary) -> Table:
@@ -203,6 +203,18 @@ def next_steps(s: Summary) -> list[str]:
         steps.append("Read the errors: a failed request is in no plain percentile.")
     if ok < FEW:
         steps.append(f"Ask for more requests: a p99 needs at least {FEW}, better 1,000 or more.")
+    if s.goodput and s.goodput.attainment is not None and s.goodput.attainment < 0.9:
+        missed = f"{s.offered - s.goodput.good:,} of {s.offered:,}"
+        steps.append(
+            f"{missed} requests missed {s.goodput.limits()}: lower the rate, or look at what held them up."
+        )
+    if s.window_by != "burst" and (e2e_s := s.metrics["e2e_s"].quantiles["p50"]):
+        window_s = s.window_end_s - s.window_start_s
+        if window_s < 3 * e2e_s:
+            steps.append(
+                f"Measure longer: the window ({duration(window_s)}) is short against an answer (E2E p50 "
+                f"{duration(e2e_s)}), so completed and output are those of the ramp."
+            )
     if s.goodput is None:
         steps.append("Give goodput limits (ttft, tpot, e2e) to learn how many requests were good enough.")
     return steps

@@ -34,7 +34,8 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     """The verdict on the measurement first, then what was found, what the words mean, and what to do next."""
     signs.allow(console.file)
     if summary.validity == "VALID":
-        _headline(console, "VALID", "the measurement can be trusted", "bold green")
+        said = "simulated, not measured" if summary.source == "virtual" else "the measurement can be trusted"
+        _headline(console, "VALID", said, "bold green")
     else:
         said = "do not use these figures: the measurement itself failed"
         _headline(console, "INVALID", said, "bold red")

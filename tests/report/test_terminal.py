@@ -415,3 +415,15 @@ def test_a_burst_plan_has_no_rate() -> None:
     assert [cells(text_of(out), word)[0] for word in ("rate", "CV of gaps", "dispersion", "lag-1")] == [
         "–"
     ] * 4
+
+
+def test_a_window_too_short_for_an_answer_is_said() -> None:
+    """Rates by completion are then those of the ramp: the reader is told to measure longer."""
+    said = "Measure longer: the window"
+    assert said in shown(summary(window_start_s=0.0, window_end_s=0.5), 120)
+    assert said not in shown(summary(), 120)
+
+
+def test_a_simulation_is_never_called_a_measurement() -> None:
+    """Not even in the verdict."""
+    assert shown(summary(source="virtual"), 100).startswith("VALID  simulated, not measured")
