@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from loadgen.strict_yaml import MAX_DEPTH
 from loadgen.units import duration_s, quoted, rate_rps, show_duration, show_rate
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -88,10 +89,19 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 
 def _json(value: dict[str, Any]) -> dict[str, Any]:
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
-        raise ValueError("must hold plain JSON values, no nan and no inf") from None
+        raise ValueError(
+            "must hold plain JSON values, no nan, no inf and no half of a surrogate pair"
+        ) from None
+    if _is_deeper(value, MAX_DEPTH):
+        raise ValueError(f"must not be more than {MAX_DEPTH} levels deep")
     return value
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
 _Seconds = Annotated[

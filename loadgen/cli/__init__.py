@@ -27,9 +27,10 @@ def _command() -> int:
     with guarded():
         try:
             from loadgen.cli.app import app
-            from loadgen.cli.argv import joined
+            from loadgen.cli.argv import joined, refuse_bytes
             from loadgen.cli.vllm_flags import refuse_foreign
 
+            refuse_bytes(sys.argv[1:])
             words = joined(sys.argv[1:])
             refuse_foreign(words)
             app(words, prog_name="loadgen")

@@ -6,6 +6,16 @@ import re
 import sys
 
 
+def refuse_bytes(argv: list[str]) -> None:
+    """Raises ScenarioError for a word that is no text. A folder's name may be any bytes."""
+    for before, word in zip(["", *argv], argv, strict=False):
+        if before != "--out" and any("\ud800" <= char <= "\udfff" for char in word):
+            from loadgen.scenario import ScenarioError
+
+            what = f" given to {before}" if before.startswith("--") else ""
+            raise ScenarioError(f"the word {word!a}{what} is not text: its bytes are no UTF-8")
+
+
 def joined(argv: list[str]) -> list[str]:
     """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, and `--header` likewise: vLLM's form works."""
     out: list[str] = []

@@ -61,7 +61,11 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
             f"only {allowed} file descriptors are allowed, {FEWEST_DESCRIPTORS} are needed at least: "
             "raise the limit with ulimit -n"
         )
-    return uvloop.run(work)
+    try:
+        return uvloop.run(work)
+    except KeyboardInterrupt:  # once requests are sent, signals drain
+        print("loadgen: interrupted before anything was sent; nothing is kept", file=sys.stderr)
+        raise
 
 
 async def reach(scenario: Scenario, manner: Manner, title: str = "preflight") -> Reached | None:

@@ -184,12 +184,19 @@ def _headers(pairs: list[str]) -> dict[str, str]:
 
 def _json_object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except ValueError as problem:
+        value = json.loads(text, object_pairs_hook=_no_twins)
+    except (ValueError, RecursionError) as problem:
         raise ScenarioError(f"--extra-body is not JSON: {problem}") from None
     if not isinstance(value, dict):
         raise ScenarioError("--extra-body wants a JSON object such as '{\"temperature\": 0}'")
     return value
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
 
 
 def _goodput(limits: list[str]) -> dict[str, str]:

@@ -46,6 +46,9 @@ def _of_comparison(folder: Path) -> list[Path]:
 
     path = folder / "comparison.json"
     if not path.is_file():
+        if inside := sorted(found.parent for found in folder.glob("*/run.json")):
+            them = " ".join(map(str, inside))
+            raise ScenarioError(f"{folder} holds no finished comparison, but runs: loadgen report {them}")
         return []
     try:
         variants = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["variants"]

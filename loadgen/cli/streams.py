@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import IO, Any, cast
 
-from loadgen.run import WriteError
-
 
 def open_closed() -> None:
     """Open the null device for each standard stream that was closed: else a socket takes its number."""
@@ -48,5 +46,7 @@ class _Guarded:
         except OSError as problem:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             if self._stream is sys.__stdout__ and not isinstance(problem, BrokenPipeError):
+                from loadgen.run import WriteError
+
                 raise WriteError(f"cannot write to standard output: {problem.strerror}") from None
         return len(text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from loadgen.scenario import ScenarioError
-
 _EVERY_RUN = "not needed: every run is kept in a folder (--out)"
 _EVERY_METRIC = "not needed: every metric is given, with its percentiles"
 _BODY = '--extra-body, a JSON object, such as \'{"temperature": 0, "top_p": 0.9}\''
@@ -44,6 +42,8 @@ def refuse_foreign(argv: list[str]) -> None:
     flags = dict.fromkeys(word.split("=")[0] for word in argv if word.startswith("--"))
     found = [f"\n  {flag}: {_REMEDIES[flag]}" for flag in flags if flag in _REMEDIES]
     if found:
+        from loadgen.scenario import ScenarioError
+
         raise ScenarioError(
             "vLLM's benchmark has these flags; loadgen has not. Leave them out:" + "".join(found)
         )

@@ -75,7 +75,7 @@ class Inquiry:
         return one_line(own_words(response.body), self.secrets)
 
     def unreachable(self, what: str, why: str) -> Unreachable:
-        return Unreachable(one_line(f"{what}: {why}", self.secrets, limit=2000))
+        return Unreachable(one_line(f"{what}: {why}", self.secrets, limit=700))
 
     def refused(self, response: Response, models: tuple[str, ...] | None = None) -> Unreachable:
         listed = one_line(f"; the server lists {', '.join(models)}", self.secrets) if models else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from html import escape
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ BACKSLASHES = 4  # JSON within JSON, twice
 
 
 class Secrets:
-    """Texts to be masked: in letters of either case, with JSON's escapes, percent-encoded, or in any mix."""
+    """Texts to be masked: in either case, with JSON's escapes, encoded for URLs or HTML, or in any mix."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         known = sorted({text for text in texts if len(text) >= SHORTEST}, key=len, reverse=True)
@@ -53,6 +54,8 @@ def _spellings(char: str) -> str:
     """A pattern for every way to write `char`; U+FFFD is what a byte of Latin-1 is read as."""
     escapes = rf"\\{{0,{BACKSLASHES}}}"
     ways = [escapes + re.escape(char), rf"\\{escapes}u{ord(char):04x}", f"%{ord(char):02x}"]
+    if (entity := escape(char)) != char:
+        ways.append(re.escape(entity))
     if not char.isascii():
         ways += [quote(char), "\ufffd"]
     return f"(?:{'|'.join(ways)})"

@@ -19,7 +19,7 @@ class Unreachable(Exception):  # noqa: N818  a finding about the target, not an 
     """The target cannot be reached, or refuses us: one line with what was tried, what it said, and a hint."""
 
 
-def one_line(text: str, secrets: Secrets, limit: int = 500) -> str:
+def one_line(text: str, secrets: Secrets, limit: int = 300) -> str:
     """`text` fit to show: every secret masked, printable, on one line, cut after `limit` characters."""
     masked = secrets.masked(text)
     line = " ".join("".join(c if c.isprintable() else " " for c in masked).split())

@@ -236,3 +236,27 @@ def test_an_extra_body_never_reaches_the_kept_command(monkeypatch: pytest.Monkey
         "sys.argv", ["loadgen", "run", "--extra-body", '{"api_key": "sk-9"}', '--extra-body={"x": "sk-8"}']
     )
     assert argv.command_line() == ["loadgen", "run", "--extra-body", "***", "--extra-body=***"]
+
+
+@pytest.mark.parametrize("flag", ["--model", "--salt", "--extra-body"])
+def test_a_word_that_is_no_text_is_refused(flag: str) -> None:
+    """Bytes that are no UTF-8 reach a program as halves of surrogate pairs; a folder may be named so."""
+    with pytest.raises(ScenarioError, match=rf"given to {flag} is not text"):
+        argv.refuse_bytes(["run", flag, "a\udcff"])
+    argv.refuse_bytes(["run", "--out", "a\udcff"])
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"a": 1, "a": 2}', "a key is given twice"),
+        ('{"a": "\\ud800"}', "no half of a surrogate pair"),
+        ('{"a": ' + "[" * 900 + "]" * 900 + "}", "more than 50 levels deep"),
+        ('{"a": ' + "[" * 90_000 + "]" * 90_000 + "}", "is not JSON"),
+    ],
+    ids=["twins", "half a pair", "deep", "abyss"],
+)
+def test_a_body_that_cannot_be_sent_is_refused(file: str, body: str, words: str) -> None:
+    """Whatever stands in --extra-body is held to what YAML is held to."""
+    with pytest.raises(ScenarioError, match=words):
+        flags.overlay(file, {"base_url": "http://127.0.0.1:1", "extra_body": body})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -94,3 +96,14 @@ def test_every_key_with_a_flag_exists() -> None:
 def test_an_empty_folder_name_is_refused() -> None:
     """--out "" is not the working directory."""
     assert invoked("run", "quickstart", "--virtual", "--out", "").exit_code == 2
+
+
+def test_help_reads_none_of_the_heavy_libraries() -> None:
+    """It starts at once: rooms are read when a command runs."""
+    code = (
+        "import sys; from loadgen.cli import main; sys.argv = ['loadgen', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: print({'numpy', 'pydantic', 'aiohttp', 'rich', 'scipy'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"

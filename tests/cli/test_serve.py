@@ -137,3 +137,15 @@ def test_help_names_every_profile(flag: str, profile: str) -> None:
     told = typing.get_type_hints(serve, include_extras=True)[flag].__metadata__[0].help
     *first, last = profiles()[profile]
     assert f"{', '.join(first)} or {last}." in told
+
+
+@pytest.mark.parametrize("flag", ["--host", "--model"])
+def test_an_empty_name_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    """An unset variable after --host must not open the server to every address."""
+    monkeypatch.setattr("sys.argv", ["loadgen", "serve", flag, ""])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "names nothing" in capsys.readouterr().err

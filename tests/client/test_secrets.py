@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from html import escape
 from urllib.parse import quote
 
 import pytest
@@ -37,6 +38,7 @@ def escaped(text: str) -> str:
         escaped(KEY).lower(),
         json.dumps(escaped(KEY))[1:-1],
         quote(KEY),
+        escape(KEY),
         quote(KEY, safe="").lower(),
         "sk-" + escaped("PLANTED") + quote(KEY[10:]),
     ],

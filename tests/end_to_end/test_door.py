@@ -172,3 +172,11 @@ def test_a_comparison_is_reported_again_from_its_folder(tmp_path: Path) -> None:
     first = loadgen("compare", "static-vs-continuous", "--virtual", "--quiet", "--out", "c", cwd=tmp_path)
     again = loadgen("report", "c", cwd=tmp_path)
     assert (again.code, again.out) == (first.code, first.out) == (0, first.out)
+
+
+def test_an_unfinished_comparison_says_which_runs_it_holds(tmp_path: Path) -> None:
+    """After an interrupt there is no comparison to print, but its first run is whole."""
+    loadgen("run", "quickstart", "--virtual", "--out", "both/static", cwd=tmp_path)
+    ended = loadgen("report", "both", cwd=tmp_path)
+    assert ended.code == 2
+    assert ended.err == "loadgen: both holds no finished comparison, but runs: loadgen report both/static\n"
