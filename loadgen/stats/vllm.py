@@ -15,6 +15,8 @@ from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import describe
 from loadgen.stats.summary import Summary
 
+CHAT = "/v1/chat/completions"
+
 
 def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
     """The measured rows as vLLM's benchmark would print them; ms, and null (not 0) where nothing answered.
@@ -36,12 +38,13 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
     tpot_s = np.divide(e2el_s - ttft_s, outputs - 1, out=np.full(len(r), np.nan), where=outputs > 1)
     prompts = np.where(np.isnan(r.prompt_tokens), r.asked_prompt_tokens, r.prompt_tokens)
     seconds = _duration_s(run)
+    endpoint = run.asked("target", "endpoint") or CHAT  # where the bundled engine is asked
     totals = {"input": float(np.nansum(prompts[ok])), "output": float(outputs[ok].sum())}
     good = _good(summary, ok, ttft_s, tpot_s, e2el_s)
     return {
         "date": run.header.started_at,
-        "endpoint_type": run.asked("target", "endpoint"),
-        "backend": "openai-chat" if "chat" in str(run.asked("target", "endpoint")) else "openai",
+        "endpoint_type": endpoint,
+        "backend": "openai-chat" if endpoint == CHAT else "openai",
         "label": None,
         "model_id": summary.model,
         "tokenizer_id": None,

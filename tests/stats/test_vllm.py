@@ -126,3 +126,9 @@ def test_without_an_answer_its_times_are_null() -> None:
     assert (result["completed"], result["failed"], result["request_throughput"]) == (0, 1, 0.0)
     assert {v for k, v in result.items() if k.endswith("_ms")} == {None}
     assert of(run_of([]))["request_throughput"] is None
+
+
+def test_the_bundled_engine_is_asked_for_chat() -> None:
+    """Without a target the endpoint is the one that the load goes to, not an unknown one."""
+    result = of(run_of(ROWS, scenario={"target": None}))
+    assert (result["endpoint_type"], result["backend"]) == ("/v1/chat/completions", "openai-chat")
