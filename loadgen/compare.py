@@ -9,12 +9,12 @@ import msgspec
 
 from loadgen.scenario import ScenarioError
 from loadgen.stats.summary import Distribution, Summary
+from loadgen.stats.validity import OTHER_LENGTHS
 
 TIE = 0.01  # the best two within 1 %: one run each cannot tell them apart, and no winner is named
 
 # The rows that decide.
 _MAKESPAN, _ATTAINMENT, _E2E = "makespan_output_tokens_per_s", "attainment", "e2e_p99_adjusted_s"
-OTHER_LENGTHS = "output_tokens"  # the finding that a server did not keep to the forced output lengths
 
 Unit = Literal["s", "s/token", "tokens/s", "requests/s", "share"]
 

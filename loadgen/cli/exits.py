@@ -35,7 +35,9 @@ def of_comparison(summaries: list[Summary]) -> Exit:
 
     Nor can figures of answers be compared that were not of the lengths asked for.
     """
+    from loadgen.stats.validity import OTHER_LENGTHS
+
     codes = {of_run(summary) for summary in summaries}
-    if any(finding.name == "output_tokens" for summary in summaries for finding in summary.findings):
+    if any(finding.name == OTHER_LENGTHS for summary in summaries for finding in summary.findings):
         codes.add(Exit.INVALID)
     return next((code for code in (Exit.INTERRUPTED, Exit.INVALID) if code in codes), Exit.OK)

@@ -37,6 +37,7 @@ class Limits:
 
 
 LIMITS = Limits()
+OTHER_LENGTHS = "output_tokens"  # the work was not the one asked for: no comparison
 ZERO_GAPS = "zero_gaps"  # leaves ITL without a judgement, though TTFT and E2E stand
 
 
@@ -130,7 +131,7 @@ def _tokens(run: Run) -> Iterator[Finding]:
     outputs_off = _off(r.received_tokens[r.answered], r.asked_output_tokens[r.answered])
     if run.asked("load", "ignore_eos") and outputs_off > LIMITS.output_off:
         yield Finding(
-            name="output_tokens",
+            name=OTHER_LENGTHS,
             effect="warning",
             text=f"outputs are off their length by {outputs_off:.1%}; the limit is {LIMITS.output_off:.0%}",
             remedy="the server ignores ignore_eos or caps max_tokens: do not compare it with others",
