@@ -44,4 +44,4 @@ def plan(
     words = Words(as_json)
     print_plan(found, words.results)
     if as_json:
-        words.json(msgspec.json.format(msgspec.json.encode(asdict(found))))
+        words.document(msgspec.json.format(msgspec.json.encode(asdict(found))).decode())

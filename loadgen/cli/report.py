@@ -16,10 +16,14 @@ def report(
         list[Path], typer.Argument(help="A run folder, or a comparison's; several runs make a comparison.")
     ],
     as_json: options.AsJson = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown instead, for a pull request.")
+    ] = False,
 ) -> None:
     """Summarise a run folder again, or set several side by side."""
     from loadgen.cli.words import Words
     from loadgen.compare import compare
+    from loadgen.report.markdown import comparison_markdown, summary_markdown
     from loadgen.run import load
     from loadgen.scenario import ScenarioError
     from loadgen.stats import summarize
@@ -28,13 +32,22 @@ def report(
     found = {folder.name or str(folder.resolve().name): (folder, load(folder)) for folder in folders}
     if len(found) != len(folders):
         raise ScenarioError("two of these runs have the same folder name")
+    if as_json and markdown:
+        raise ScenarioError("give --json or --markdown, not both")
     words = Words(as_json)
     summaries = {name: summarize(run) for name, (_, run) in found.items()}
     if len(summaries) == 1:
         [(name, summary)] = summaries.items()
-        words.summary(summary, found[name][0])
+        if markdown:
+            words.document(summary_markdown(summary))
+        else:
+            words.summary(summary, found[name][0])
         raise typer.Exit(of_run(summary))
-    words.comparison(compare(summaries, {name: run.header.plan_digest for name, (_, run) in found.items()}))
+    comparison = compare(summaries, {name: run.header.plan_digest for name, (_, run) in found.items()})
+    if markdown:
+        words.document(comparison_markdown(comparison))
+    else:
+        words.comparison(comparison)
     raise typer.Exit(of_comparison(list(summaries.values())))
 
 

@@ -40,7 +40,7 @@ class Words:
 
         print_summary(summary, self.results, folder=folder)
         if self.as_json:
-            self.json(to_json(summary))
+            self.document(to_json(summary).decode())
 
     def comparison(self, comparison: Comparison) -> None:
         import msgspec
@@ -49,10 +49,11 @@ class Words:
 
         print_comparison(comparison, self.results)
         if self.as_json:
-            self.json(msgspec.json.format(msgspec.json.encode(comparison)))
+            self.document(msgspec.json.format(msgspec.json.encode(comparison)).decode())
 
-    def json(self, document: bytes) -> None:
-        sys.stdout.write(document.decode().rstrip() + "\n")
+    def document(self, text: str) -> None:
+        """A whole document, alone on stdout."""
+        sys.stdout.write(text.rstrip() + "\n")
 
 
 def _console(*, to_stderr: bool) -> Console:

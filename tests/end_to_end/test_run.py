@@ -200,3 +200,17 @@ def test_the_bundled_server_ends_with_its_client(long: Path, tmp_path: Path) -> 
             return
         time.sleep(0.1)
     raise AssertionError("the bundled server outlived its client")
+
+
+def test_a_report_as_markdown_is_alone_on_stdout(small: Path, tmp_path: Path) -> None:
+    """One run's tables, or those of several set side by side, ready to be pasted."""
+    for folder in ("a", "b"):
+        loadgen("run", small, "--virtual", "--out", folder, cwd=tmp_path)
+    one = loadgen("report", "a", "--markdown", cwd=tmp_path)
+    both = loadgen("report", "a", "b", "--markdown", cwd=tmp_path)
+    assert (one.code, both.code, one.err, both.err) == (0, 0, "", "")
+    assert one.out.startswith("# small: VALID\n")
+    assert "| TTFT | ms | 40 |" in one.out
+    assert both.out.startswith("# NO WINNER\n")
+    refused = loadgen("report", "a", "--markdown", "--json", cwd=tmp_path)
+    assert (refused.code, refused.err) == (2, "loadgen: give --json or --markdown, not both\n")
