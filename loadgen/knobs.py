@@ -1,64 +1,344 @@
-"""The bundled engine's knobs, as asked: how it batches, and what a step costs."""
+"""The bundled engine's knobs, as asked: how it batches, what it remembers, and what a step costs.
+
+Each knob says in its description what it does; `loadgen engines show PRESET` prints them.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from itertools import chain
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from loadgen.fields import Count, CountOrZero, Duration, DurationOrZero, Strict
+from loadgen import presets
+from loadgen.fields import Count, CountOrZero, Duration, DurationOrZero, Rate, Strict
+from loadgen.laws import Lengths
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Spread = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
+
+# --- what a step costs --------------------------------------------------------------------------------------
 
 
 class FixedCost(Strict):
-    """Every step takes `step`, plus `per_token` for each token computed in it. For teaching and for tests."""
+    """Every step takes `step`, plus `per_token` for each token computed in it and `per_swapped_token` for
+    each token of KV moved over the bus. For teaching and for tests.
+    """
 
     kind: Literal["fixed"]
     step_s: Duration = Field(alias="step")
     per_token_s: DurationOrZero = Field(default=0.0, alias="per_token")
+    per_swapped_token_s: DurationOrZero = Field(default=0.0, alias="per_swapped_token")
+
+
+class FittedCost(Strict):
+    """Step time from constants that somebody measured: seconds = hypot(weights, per_token x tokens) +
+    per_context_token x contexts + overhead. `loadgen engines fit` prints one.
+    """
+
+    kind: Literal["fitted"]
+    weights_s: DurationOrZero = Field(alias="weights")
+    per_token_s: DurationOrZero = Field(alias="per_token")
+    per_context_token_s: DurationOrZero = Field(default=0.0, alias="per_context_token")
+    overhead_s: DurationOrZero = Field(default=0.0, alias="overhead")
+    per_swapped_token_s: DurationOrZero = Field(default=0.0, alias="per_swapped_token")
 
 
 class RooflineCost(Strict):
-    """Step time from a GPU's bandwidth and arithmetic and a model's size, plus `overhead` per step."""
+    """Step time from a GPU's bandwidth and arithmetic and a model's size, plus `overhead` and `sleep`.
+
+    `gpus`: how many share the model, without any cost of communication. `kv_touches`: how often a step moves
+    each key and value (3 where caches are concatenated anew in every step). `bus_gb_per_s`: what KV that is
+    swapped moves at, in 1e9 bytes per second.
+    """
 
     kind: Literal["roofline"] = "roofline"
     gpu: str = "a100-40gb"
     model: str = "opt-13b"
+    gpus: Count = 1
     overhead_s: DurationOrZero = Field(default=0.005, alias="overhead")
+    sleep_s: DurationOrZero = Field(default=0.0, alias="sleep")
+    kv_touches: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 1.0
+    bus_gb_per_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 25.0
 
 
-Cost = Annotated[FixedCost | RooflineCost, Field(discriminator="kind")]
+Cost = Annotated[FixedCost | FittedCost | RooflineCost, Field(discriminator="kind")]
+
+
+class Jitter(Strict):
+    """Seeded factors of mean 1 on every step's time, lognormal: `step` independent from step to step, `drift`
+    wandering (an AR(1) process that forgets over about `drift_steps` steps), `run` one for the whole run.
+    Each is a coefficient of variation.
+    """
+
+    step: Spread = 0.0
+    drift: Spread = 0.0
+    drift_steps: Count = 200
+    run: Spread = 0.0
+
+
+# --- memory -------------------------------------------------------------------------------------------------
+
+
+class ExpectedShare(Strict):
+    """What part of the answers still to come a newcomer must leave room for: from `start` down to `end` over
+    `steps` steps; back at `start` after a preemption for want of memory, and when nothing is left to run.
+    """
+
+    start: Share = 0.7
+    end: Share = 0.098
+    steps: Count = 600
+
+
+class Kv(Strict):
+    """The memory for keys and values, in blocks of `block_tokens` positions. Left out, it is unlimited.
+
+    A sequence of p prompt tokens, asked for at most m and in truth answering n, holds from its admission on:
+    max_length: as much as the engine's `max_length`; power_of_two: p and the next power of two from n on;
+    exact: p + n, as an oracle would; completion: p + m; paged: only what is computed, block by block.
+    """
+
+    reserve: Literal["max_length", "power_of_two", "exact", "completion", "paged"] = "paged"
+    tokens: Count | None = Field(
+        default=None, description="positions in all; null: what weights leave of the GPU's memory"
+    )
+    utilization: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
+        default=0.9, description="share of the GPU's memory for weights and KV together"
+    )
+    block_tokens: Count = Field(default=16, description="positions in a block")
+    watermark: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        default=0.0, description="share of the blocks that a newcomer must leave free while others run"
+    )
+    expected_share: ExpectedShare | None = Field(
+        default=None, description="paged: a newcomer must leave room for this share of all answers to come"
+    )
+    prefix_cache: bool = Field(
+        default=False,
+        description="blocks of equal prompt prefixes are computed once; LRU",
+    )
+
+
+# --- the server's faults ------------------------------------------------------------------------------------
+
+
+class Faults(Strict):
+    """What the served engine does wrong on purpose, to test clients. A simulation has none of it."""
+
+    stall_every: Count | None = Field(default=None, description="hold back every n-th token for `stall`")
+    stall_s: Duration = Field(default=1.0, alias="stall", description="how long a token is held back")
+    drop_after: CountOrZero | None = Field(default=None, description="cut the connection after k tokens")
+    error_after: CountOrZero | None = Field(default=None, description="error in the stream after k tokens")
+    error_share: Share = Field(default=0.0, description="share of requests answered 500 at once")
+    slow_headers_s: DurationOrZero = Field(
+        default=0.0, alias="slow_headers", description="delay before the status line"
+    )
+    fake_streaming: bool = Field(default=False, description="the whole stream in one piece, at the end")
+
+
+# --- the engine ---------------------------------------------------------------------------------------------
+
+
+class Deadline(Strict):
+    """When a request should have its first token: `base` after it came, and `per_token` of its prompt."""
+
+    base_s: DurationOrZero = Field(default=0.0, alias="base")
+    per_token_s: DurationOrZero = Field(default=0.001, alias="per_token")
 
 
 class Engine(Strict):
-    """The bundled mini-engine's knobs; `batching` says when membership of the batch may change.
+    """The bundled mini-engine's knobs. `batching` says when membership of the batch may change:
 
     static: a batch starts when `max_sequences` are waiting or the oldest has waited `max_wait` (1 s), and its
-    slots are held until its longest member ends. dynamic: the same with a short `max_wait` (50 ms).
-    continuous: membership is decided anew before every step, under `token_budget`, `max_sequences` and
-    `prefill_chunk`.
+    slots are held until its longest member ends. dynamic: the same with a short `max_wait` (50 ms) and
+    `preferred_sizes`. continuous: membership is decided anew before every step.
+
+    A `preset` gives every knob that is not given here.
     """
 
-    batching: Literal["static", "dynamic", "continuous"] = "continuous"
-    max_sequences: Count = 64
-    token_budget: Count = 2048
-    prefill_chunk: Count | None = 512
-    max_queue: CountOrZero | None = None
-    max_wait_s: DurationOrZero | None = Field(default=None, alias="max_wait")
-    cost: Cost = RooflineCost()
-    model_name: str = "mini-engine"
+    preset: str | None = Field(default=None, description="start from a named system's knobs")
+    batching: Literal["static", "dynamic", "continuous"] = Field(
+        default="continuous", description="when membership of the batch may change"
+    )
+    max_sequences: Count = Field(default=64, description="slots: sequences that run at once")
+
+    max_wait_s: DurationOrZero | Literal["forever"] | None = Field(
+        default=None, alias="max_wait",
+        description="static, dynamic: longest wait for a batch to fill; forever: until it is full",
+    )  # fmt: skip
+    preferred_sizes: Annotated[tuple[Count, ...], Field(strict=False)] = Field(
+        default=(), description="dynamic: start at once when so many wait (the largest size that is met)"
+    )
+    pad: Literal["batch", "run", "none"] = Field(
+        default="batch",
+        description="static, dynamic: prompts and answers padded to the longest of the batch, to the longest "
+        "that the engine has been given so far, or not at all (then an ended member costs nothing)",
+    )
+    release: Literal["each", "batch"] = Field(
+        default="each", description="static, dynamic: tokens leave as they come, or all when the batch ends"
+    )
+
+    token_budget: Count | None = Field(
+        default=2048, description="continuous: tokens computed in one step; null: no bound"
+    )
+    prefill_chunk: Count | None = Field(
+        default=512, description="continuous: most prompt tokens of one request in one step; null: no limit"
+    )
+    order: Literal["decode_first", "list", "prefill_first", "hybrid"] = Field(
+        default="decode_first",
+        description="continuous, who gets the budget: decode_first: decodes, unfinished prefills, newcomers; "
+        "list: running ones in the order they were admitted, then newcomers; prefill_first: while there is a "
+        "prompt to compute, steps of prompts alone, decodes pause; hybrid: as decode_first, but a prompt is "
+        "computed whole or not yet",
+    )
+    admit: Literal["tokens", "slot"] = Field(
+        default="tokens",
+        description="continuous: a slot is filled only while budget is left in the step; slot: always, "
+        "and a newcomer that finds one free takes it past the queue",
+    )
+    waiting_served_ratio: Factor | None = Field(
+        default=None,
+        description="prefill_first: prompts may interrupt decodes when so many times the running ones wait",
+    )
+    max_waiting_tokens: Count | None = Field(
+        default=None, description="prefill_first: or after so many steps of decodes alone"
+    )
+    padded_context: bool = Field(
+        default=False, description="continuous: every decode attends to as many positions as the longest"
+    )
+
+    policy: Literal["fcfs", "priority", "aging", "deadline"] = Field(
+        default="fcfs",
+        description="who leaves the queue first. priority: the lowest number; aging: the same, but waiting "
+        "lowers the number; deadline: the earliest deadline",
+    )
+    aging: Rate | None = Field(default=None, description="aging: what a second of waiting takes off")
+    deadline: Deadline = Field(default=Deadline(), description="deadline: when first tokens are due")
+    max_queue: CountOrZero | None = Field(
+        default=None, description="requests that may wait beyond the free slots; null: no bound"
+    )
+    full_queue: Literal["reject", "drop_lowest"] = Field(
+        default="reject",
+        description="at a full queue: refuse the newcomer, or whoever is last by priority, waiting or new",
+    )
+
+    kv: Kv | None = Field(default=None, description="memory for keys and values; null: no bound")
+    preempt: Literal["none", "priority", "memory", "both"] = Field(
+        default="none",
+        description="who may lose its slot: to a newcomer of a lower number, for want of memory, or both",
+    )
+    victim: Literal["last", "most_remaining", "least_urgent", "fewest_emitted"] = Field(
+        default="last",
+        description="which one: the last admitted, with most work left, with the highest priority number, "
+        "or with the fewest tokens of answer",
+    )
+    restore: Literal["recompute", "swap", "keep"] = Field(
+        default="recompute",
+        description="how it comes back: computed anew, over the bus, or as if its KV had never left (ideal)",
+    )
+    max_length: Count | None = Field(
+        default=None, description="most tokens of prompt and answer together; longer is refused (400)"
+    )
+
+    eos: Lengths | None = Field(
+        default=None,
+        description="answers' own length, where EOS is not ignored; null: as asked",
+    )
+    tokens_per_chunk: Count = Field(default=1, description="tokens in one event of the stream")
+    seed: CountOrZero = Field(default=0, description="of jitter, of answers' lengths and of faults")
+    cost: Cost = Field(default=RooflineCost(), description="seconds of a step")
+    jitter: Jitter | None = Field(default=None, description="noise on the seconds of a step")
+    faults: Faults | None = Field(default=None, description="what the served engine does wrong on purpose")
+    model_name: str = Field(default="mini-engine", description="the name that the served engine answers to")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _over_preset(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("preset"), str):
+            return presets.under(data["preset"], data)
+        return data
+
+    @field_validator("preferred_sizes")
+    @classmethod
+    def _rising(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(set(sizes)))
 
     @model_validator(mode="after")
     def _can_run(self) -> Self:
-        if self.batching == "continuous" and self.token_budget < self.max_sequences:
-            raise ValueError(
-                f"token_budget {self.token_budget} is below max_sequences {self.max_sequences}: "
+        wrong = chain(self._wrong_steps(), self._wrong_preemption(), self._wrong_memory())
+        if (why := next(wrong, None)) is not None:
+            raise ValueError(why)
+        return self
+
+    def _wrong_steps(self) -> Iterator[str]:
+        budget, slots = self.token_budget, self.max_sequences
+        if self.batching == "continuous" and budget is not None and budget < slots:
+            yield (
+                f"token_budget {budget} is below max_sequences {slots}: "
                 "a step could not give every running sequence its token"
             )
-        return self
+        if self.order == "hybrid" and self.prefill_chunk is not None:
+            yield (
+                "order hybrid computes prompts whole, and prefill_chunk would cut them: "
+                "set prefill_chunk: null"
+            )
+        gated = self.waiting_served_ratio is not None or self.max_waiting_tokens is not None
+        if gated and self.order != "prefill_first":
+            yield (
+                "waiting_served_ratio and max_waiting_tokens say when prompts may interrupt decodes: "
+                "they need order: prefill_first"
+            )
+        if self.preferred_sizes and self.preferred_sizes[-1] > slots:
+            yield f"preferred_sizes hold {self.preferred_sizes[-1]}, above max_sequences {slots}"
+        if self.policy == "aging" and self.aging is None:
+            yield "policy aging needs aging: by how much a second of waiting lowers the number, such as 1/s"
+
+    def _wrong_preemption(self) -> Iterator[str]:
+        paged, by_memory = self.is_paged, self.preempt in ("memory", "both")
+        if self.batching != "continuous":
+            held = f"{self.batching} batching holds its members to the end"
+            if paged:
+                yield (
+                    f"{held}, and paged memory may run out before: "
+                    "reserve max_length, power_of_two, exact or completion"
+                )
+            if self.preempt != "none":
+                yield f"{held}: preempt must be none"
+        elif paged and not by_memory:
+            yield "paged memory can run out while sequences run: preempt must be memory or both"
+        elif by_memory and not paged:
+            yield f"preempt {self.preempt}: memory runs out only where kv.reserve is paged"
+
+    def _wrong_memory(self) -> Iterator[str]:
+        kv = self.kv
+        if kv is None:
+            return
+        if kv.tokens is None and not isinstance(self.cost, RooflineCost):
+            yield f"kv.tokens is needed: a {self.cost.kind} cost has no GPU whose memory could be counted"
+        if kv.reserve == "max_length" and self.max_length is None:
+            yield "kv.reserve max_length reserves as much as the engine's max_length: give max_length"
+        least = max(kv.block_tokens, self.max_length or 0)
+        if kv.tokens is not None and kv.tokens < least:
+            yield (
+                f"kv.tokens {kv.tokens} is smaller than one request "
+                f"(max_length {self.max_length}, blocks of {kv.block_tokens})"
+            )
+        if kv.expected_share is not None and not self.is_paged:
+            yield "kv.expected_share says how much paged memory newcomers leave: it needs reserve: paged"
+        if kv.prefix_cache and not self.is_paged:
+            yield "kv.prefix_cache shares blocks: it needs reserve: paged"
+
+    @property
+    def is_paged(self) -> bool:
+        """KV memory is taken as it is needed, and may run out."""
+        return self.kv is not None and self.kv.reserve == "paged"
 
     @property
     def window_s(self) -> float:
         """Seconds the oldest waiting request may wait for its batch to fill (static and dynamic)."""
+        if self.max_wait_s == "forever":
+            return float("inf")
         if self.max_wait_s is not None:
             return self.max_wait_s
         return 1.0 if self.batching == "static" else 0.05

@@ -1,0 +1,49 @@
+"""Named systems' knobs for the bundled engine: one YAML file each, with where it was read and when."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from loadgen import strict_yaml
+from loadgen.units import quoted
+
+FOLDER = Path(__file__).parent / "engine" / "presets"
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@cache
+def document(name: str) -> dict[str, Any]:
+    """The file of a preset: `about` (one line), `source`, `date`, `rules` (sentences), `engine` (its knobs).
+
+    Raises ValueError, with the nearest known name, where there is none.
+    """
+    known = names()
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"no preset {quoted(name)}; {hint}known: {', '.join(known)}")
+    return strict_yaml.read((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")).data
+
+
+def under(name: str, knobs: dict[str, Any]) -> dict[str, Any]:
+    """The preset's knobs with `knobs` laid over them; groups (kv, cost, jitter ...) are laid over by key."""
+    return _laid(document(name)["engine"], knobs)
+
+
+def _laid(below: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    laid = below | over
+    for key, value in over.items():
+        base = below.get(key)
+        if (
+            isinstance(value, dict)
+            and isinstance(base, dict)
+            and value.get("kind") in (None, base.get("kind"))
+        ):
+            laid[key] = _laid(base, value)
+    return laid
