@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadgen import strict_yaml
+from loadgen.faults import InsideError
 from loadgen.units import quoted
 
 FOLDER = Path(__file__).parent / "engine" / "presets"
@@ -19,7 +20,9 @@ def names() -> list[str]:
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """The file of a preset: `about` (one line), `source`, `date`, `rules` (sentences), `engine` (its knobs).
+    """The file of a preset: `about` (one line), `source`, `date` (of what was read, or when that was read),
+    `rules` (sentences: what it does in the order in which it matters, then what is left out), `engine` (its
+    knobs).
 
     Raises ValueError, with the nearest known name, where there is none.
     """
@@ -32,18 +35,20 @@ def document(name: str) -> dict[str, Any]:
 
 
 def under(name: str, knobs: dict[str, Any]) -> dict[str, Any]:
-    """The preset's knobs with `knobs` laid over them; groups (kv, cost, jitter ...) are laid over by key."""
-    return _laid(document(name)["engine"], knobs)
+    """The preset's knobs with `knobs`, of which `preset` is one, laid over them. Raises InsideError."""
+    try:
+        below = document(name)["engine"]
+    except ValueError as unknown:
+        raise InsideError(("preset",), str(unknown)) from None
+    return laid(below, knobs)
 
 
-def _laid(below: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    laid = below | over
+def laid(below: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`below` with `over` laid over it; groups (kv, cost, jitter ...) of one kind are laid over by key."""
+    both = below | over
     for key, value in over.items():
-        base = below.get(key)
-        if (
-            isinstance(value, dict)
-            and isinstance(base, dict)
-            and value.get("kind") in (None, base.get("kind"))
-        ):
-            laid[key] = _laid(base, value)
-    return laid
+        if not (isinstance(value, dict) and isinstance(base := below.get(key), dict)):
+            continue
+        if value.get("kind") in (None, base.get("kind")):
+            both[key] = laid(base, value)
+    return both

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from loadgen import faults, strict_yaml
+from loadgen import faults, presets, strict_yaml
 from loadgen.fields import (
     NAME,
     BaseUrl,
@@ -183,11 +183,12 @@ class Goodput(Strict):
 class Variant(Strict):
     """One side of a comparison: the bundled engine with knobs changed, or another server.
 
-    One that names neither is the scenario as it stands.
+    One that names neither is the scenario as it stands. With a `load` of its own it can be run, not compared.
     """
 
     engine: Engine | None = None
     target: Target | None = None
+    load: Load | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -219,6 +220,18 @@ class Scenario(Strict):
         own = engine if isinstance(engine, dict) else {}
         return data | {"variants": {name: _inherit(own, v) for name, v in data["variants"].items()}}
 
+    def single(self, variant: str) -> Scenario:
+        """The scenario without variants that one of them stands for."""
+        v = self.variants[variant]
+        return self.model_copy(
+            update={
+                "engine": v.engine or self.engine,
+                "target": self.target if v.engine is None and v.target is None else v.target,
+                "load": v.load or self.load,
+                "variants": {},
+            }
+        )
+
     def as_asked(self) -> dict[str, Any]:
         """Plain data with units in the text, fit for YAML or JSON.
 
@@ -234,7 +247,7 @@ class Scenario(Strict):
 
 def _inherit(own: dict[str, Any], variant: Any) -> Any:
     if isinstance(variant, dict) and isinstance(variant.get("engine"), dict):
-        return variant | {"engine": own | variant["engine"]}
+        return variant | {"engine": presets.laid(own, variant["engine"])}
     return variant
 
 
