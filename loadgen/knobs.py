@@ -28,9 +28,15 @@ class FixedCost(Strict):
     """
 
     kind: Literal["fixed"]
-    step_s: Duration = Field(alias="step")
-    per_token_s: DurationOrZero = Field(default=0.0, alias="per_token")
-    per_swapped_token_s: DurationOrZero = Field(default=0.0, alias="per_swapped_token")
+    step_s: Duration = Field(alias="step", description="what every step takes")
+    per_token_s: DurationOrZero = Field(
+        default=0.0, alias="per_token", description="more for each token computed in it"
+    )
+    per_swapped_token_s: DurationOrZero = Field(
+        default=0.0,
+        alias="per_swapped_token",
+        description="more for each position whose KV is moved over the bus",
+    )
 
 
 class FittedCost(Strict):
@@ -39,44 +45,55 @@ class FittedCost(Strict):
     """
 
     kind: Literal["fitted"]
-    weights_s: DurationOrZero = Field(alias="weights")
-    per_token_s: DurationOrZero = Field(alias="per_token")
-    per_context_token_s: DurationOrZero = Field(default=0.0, alias="per_context_token")
-    overhead_s: DurationOrZero = Field(default=0.0, alias="overhead")
-    per_swapped_token_s: DurationOrZero = Field(default=0.0, alias="per_swapped_token")
+    weights_s: DurationOrZero = Field(alias="weights", description="to read the weights once")
+    per_token_s: DurationOrZero = Field(alias="per_token", description="arithmetic of a token")
+    per_context_token_s: DurationOrZero = Field(
+        default=0.0, alias="per_context_token", description="to read the KV of a position attended to"
+    )
+    overhead_s: DurationOrZero = Field(default=0.0, alias="overhead", description="added to every step")
+    per_swapped_token_s: DurationOrZero = Field(
+        default=0.0,
+        alias="per_swapped_token",
+        description="more for each position whose KV is moved over the bus",
+    )
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        if not self.weights_s + self.per_token_s + self.overhead_s:
+            raise ValueError("weights, per_token and overhead are all zero: a step would take no time")
+        return self
 
 
 class RooflineCost(Strict):
-    """Step time from a GPU's bandwidth and arithmetic and a model's size, plus `overhead` and `sleep`.
-
-    `gpus`: how many share the model, without any cost of communication. `kv_touches`: how often a step moves
-    each key and value (3 where caches are concatenated anew in every step). `bus_gb_per_s`: what KV that is
-    swapped moves at, in 1e9 bytes per second.
-    """
+    """Step time from a GPU's bandwidth and arithmetic and a model's size, plus `overhead` and `sleep`."""
 
     kind: Literal["roofline"] = "roofline"
-    gpu: str = "a100-40gb"
-    model: str = "opt-13b"
-    gpus: Count = 1
-    overhead_s: DurationOrZero = Field(default=0.005, alias="overhead")
-    sleep_s: DurationOrZero = Field(default=0.0, alias="sleep")
-    kv_touches: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 1.0
-    bus_gb_per_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 25.0
+    gpu: str = Field(default="a100-40gb", description="a profile: loadgen engines lists them")
+    model: str = Field(default="opt-13b", description="a profile: loadgen engines lists them")
+    gpus: Count = Field(default=1, description="how many share the model, without any cost of communication")
+    overhead_s: DurationOrZero = Field(default=0.005, alias="overhead", description="added to every step")
+    sleep_s: DurationOrZero = Field(
+        default=0.0, alias="sleep", description="added too: a loop that sleeps between steps"
+    )
+    kv_touches: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = Field(
+        default=1.0,
+        description="how often a step moves each key and value (3 where caches are concatenated in every step)",
+    )
+    bus_gb_per_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = Field(
+        default=25.0, description="what swapped KV moves at, in 1e9 bytes per second"
+    )
 
 
 Cost = Annotated[FixedCost | FittedCost | RooflineCost, Field(discriminator="kind")]
 
 
 class Jitter(Strict):
-    """Seeded factors of mean 1 on every step's time, lognormal: `step` independent from step to step, `drift`
-    wandering (an AR(1) process that forgets over about `drift_steps` steps), `run` one for the whole run.
-    Each is a coefficient of variation.
-    """
+    """Seeded lognormal factors of mean 1 on every step's time; each knob is a coefficient of variation."""
 
-    step: Spread = 0.0
-    drift: Spread = 0.0
-    drift_steps: Count = 200
-    run: Spread = 0.0
+    step: Spread = Field(default=0.0, description="cv of a factor that is drawn anew for each step")
+    drift: Spread = Field(default=0.0, description="cv of a factor that wanders, an AR(1) process")
+    drift_steps: Count = Field(default=200, description="steps over which drift forgets")
+    run: Spread = Field(default=0.0, description="cv of one factor for the whole run")
 
 
 # --- memory -------------------------------------------------------------------------------------------------
@@ -87,20 +104,21 @@ class ExpectedShare(Strict):
     `steps` steps; back at `start` after a preemption for want of memory, and when nothing is left to run.
     """
 
-    start: Share = 0.7
-    end: Share = 0.098
-    steps: Count = 600
+    start: Share = Field(default=0.7, description="share at first and after a preemption")
+    end: Share = Field(default=0.098, description="share that it falls to")
+    steps: Count = Field(default=600, description="steps that the fall takes")
 
 
 class Kv(Strict):
-    """The memory for keys and values, in blocks of `block_tokens` positions. Left out, it is unlimited.
+    """The memory for keys and values, in blocks of `block_tokens` positions. Left out, it is unlimited."""
 
-    A sequence of p prompt tokens, asked for at most m and in truth answering n, holds from its admission on:
-    max_length: as much as the engine's `max_length`; power_of_two: p and the next power of two from n on;
-    exact: p + n, as an oracle would; completion: p + m; paged: only what is computed, block by block.
-    """
-
-    reserve: Literal["max_length", "power_of_two", "exact", "completion", "paged"] = "paged"
+    reserve: Literal["max_length", "power_of_two", "exact", "completion", "paged"] = Field(
+        default="paged",
+        description="what a sequence holds from its admission on: max_length: as much as the engine's; "
+        "power_of_two: its prompt and the next power of two from its answer's length on; exact: prompt and "
+        "answer, as an oracle would; completion: prompt and the tokens asked for at most; paged: only what is "
+        "computed, block by block",
+    )
     tokens: Count | None = Field(
         default=None, description="positions in all; null: what weights leave of the GPU's memory"
     )
@@ -143,8 +161,10 @@ class Faults(Strict):
 class Deadline(Strict):
     """When a request should have its first token: `base` after it came, and `per_token` of its prompt."""
 
-    base_s: DurationOrZero = Field(default=0.0, alias="base")
-    per_token_s: DurationOrZero = Field(default=0.001, alias="per_token")
+    base_s: DurationOrZero = Field(default=0.0, alias="base", description="after it came")
+    per_token_s: DurationOrZero = Field(
+        default=0.001, alias="per_token", description="more for each token of its prompt"
+    )
 
 
 class Engine(Strict):
