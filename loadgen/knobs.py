@@ -77,7 +77,7 @@ class RooflineCost(Strict):
     )
     kv_touches: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = Field(
         default=1.0,
-        description="how often a step moves each key and value (3 where caches are concatenated in every step)",
+        description="how often a step moves each key and value (3: caches concatenated in each step)",
     )
     bus_gb_per_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = Field(
         default=25.0, description="what swapped KV moves at, in 1e9 bytes per second"
@@ -116,7 +116,7 @@ class Kv(Strict):
         default="paged",
         description="what a sequence holds from its admission on: max_length: as much as the engine's; "
         "power_of_two: its prompt and the next power of two from its answer's length on; exact: prompt and "
-        "answer, as an oracle would; completion: prompt and the tokens asked for at most; paged: only what is "
+        "answer, as an oracle would; completion: prompt and the tokens asked for at most; paged: what is "
         "computed, block by block",
     )
     tokens: Count | None = Field(
