@@ -2,7 +2,7 @@
 
 It is told the time and never asks for it, so the same code runs in virtual time and on the wall clock:
 
-    add(sequence, now_s) -> accepted?
+    add(sequence, now_s) -> who is refused for it, if anybody
     next_step(now_s)     -> Step, or Idle(until_s)
     finish(step)         -> the sequences that ended with it
     cancel(id)           -> was it there?
@@ -11,187 +11,130 @@ It is told the time and never asks for it, so the same code runs in virtual time
 from __future__ import annotations
 
 import math
-import sys
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple
 
+from loadgen.engine.continuous import Continuous
+from loadgen.engine.held import Held
+from loadgen.engine.memory import Memory
+from loadgen.engine.profiles import kv_tokens
+from loadgen.engine.sequence import Chunk, Idle, Sequence, Step
+from loadgen.engine.waiting import Waiting
 from loadgen.knobs import Engine
+
+__all__ = ["RETRY_AFTER_S", "Chunk", "Idle", "Scheduler", "Sequence", "Step"]
 
 RETRY_AFTER_S = 1
 """What a refused client is told to wait, in seconds."""
 
 
-@dataclass(slots=True, eq=False)
-class Sequence:
-    """A request inside the engine. `computed_tokens`: prompt positions done, padding included."""
-
-    id: int
-    prompt_tokens: int
-    output_tokens: int
-    added_s: float = 0.0
-    computed_tokens: int = 0
-    emitted_tokens: int = 0
-    cancelled: bool = False
-
-    @property
-    def live(self) -> bool:
-        """Still has a token to emit that somebody wants."""
-        return self.emitted_tokens < self.output_tokens and not self.cancelled
-
-
-class Chunk(NamedTuple):
-    """A piece of a sequence's prompt: `tokens` positions from `start` on."""
-
-    sequence: Sequence
-    start: int
-    tokens: int
-
-    @property
-    def completes(self) -> bool:
-        """The prompt is done with this chunk, so the step also emits the first token."""
-        return self.start + self.tokens >= self.sequence.prompt_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One forward pass. `decode`: one token each, in a held batch also the slots of members that ended.
-
-    `emits`: who gets a token when the step ends. `context_tokens`: positions that all decode slots attend to.
-    """
-
-    prefill: tuple[Chunk, ...]
-    decode: tuple[Sequence, ...]
-    emits: tuple[Sequence, ...]
-    context_tokens: int
-
-    @property
-    def tokens(self) -> int:
-        """Tokens computed, padding included."""
-        return sum(chunk.tokens for chunk in self.prefill) + len(self.decode)
-
-
-class Idle(NamedTuple):
-    """Nothing to compute before `until_s` (infinity: before something is added)."""
-
-    until_s: float
-
-
 class Scheduler:
-    """One core; the engine's `batching` says when the batch's membership may change.
+    """The queue and its bound; who runs, and what a step holds, is decided by the batch.
 
-    static, dynamic: with no batch running, one of up to `max_sequences` starts once that many wait, or once
-    the oldest has waited `window_s`. Its first step computes every prompt, padded to the longest; each
-    further step decodes every slot until the longest member ends. Ended and cancelled members hold their
-    slots until then.
+    The bound counts what waits beyond the free slots: a newcomer finds the queue full when every free slot is
+    spoken for and `max_queue` more are waiting. A held batch has no free slot, nor has an engine whose memory
+    keeps the queue waiting. An idle engine has `max_sequences` of them, so that a bound of 0 still serves and
+    a batch may gather.
 
-    continuous: before every step, running decodes get one token each, then unfinished prefills up to
-    `prefill_chunk` tokens, then sequences from the queue (FIFO) while a slot and some of `token_budget` are
-    left. A sequence that ends frees its slot at once.
-
-    The queue's bound counts what waits beyond the free slots: a request is refused when every free slot is
-    spoken for and `max_queue` more are waiting. A held batch has no free slot. An idle engine has
-    `max_sequences` of them, so that a bound of 0 still serves and a batch may gather.
+    Raises ScenarioError where KV memory is to be counted and cannot be.
     """
 
     def __init__(self, engine: Engine) -> None:
-        continuous = engine.batching == "continuous"
-        self._held = not continuous
-        self._slots = engine.max_sequences
-        self._window_s = 0.0 if continuous else engine.window_s
-        self._budget = engine.token_budget if continuous else sys.maxsize
-        self._chunk = (engine.prefill_chunk or sys.maxsize) if continuous else sys.maxsize
-        self._max_queue = engine.max_queue
-        self.waiting: deque[Sequence] = deque()
-        self.running: list[Sequence] = []
+        self._engine = engine
+        self.waiting = Waiting(engine)
+        tokens = kv_tokens(engine)
+        self.memory = None
+        if engine.kv is not None and tokens is not None:
+            self.memory = Memory(engine.kv, tokens, engine.max_length)
+        batch = Continuous if engine.batching == "continuous" else Held
+        self._batch: Continuous | Held = batch(engine, self.waiting, self.memory)
+        self._steps = 0
 
-    def add(self, sequence: Sequence, now_s: float) -> bool:
-        """Queue `sequence`; False when the queue is full and it was refused."""
-        if self._max_queue is not None and len(self.waiting) >= self._free_slots() + self._max_queue:
-            return False
+    @property
+    def running(self) -> list[Sequence]:
+        """In the order in which they were admitted."""
+        return self._batch.running
+
+    @property
+    def preemptions(self) -> int:
+        """So far."""
+        return self._batch.preemptions
+
+    def refusal(self, sequence: Sequence) -> str | None:
+        """Why this engine could never run it; None where it can."""
+        engine, longest = self._engine, sequence.prompt_tokens + sequence.asked_tokens
+        sizes = f"{sequence.prompt_tokens} tokens of prompt and {sequence.asked_tokens} of answer"
+        if engine.max_length is not None and longest > engine.max_length:
+            return f"{sizes} are more than this engine's context of {engine.max_length} tokens"
+        if (
+            self.memory is not None
+            and (blocks := self.memory.most_blocks(sequence)) > self.memory.total_blocks
+        ):
+            return f"{sizes} need {blocks} blocks of KV memory, and there are {self.memory.total_blocks}"
+        whole = self._whole_tokens(sequence)
+        if engine.token_budget is not None and whole > engine.token_budget:
+            return f"{sizes}: {whole} must be computed in one step, whose budget is {engine.token_budget}"
+        return None
+
+    def _whole_tokens(self, sequence: Sequence) -> int:
+        """What of it may have to be computed in one piece: after a recompute, also what it had answered."""
+        engine = self._engine
+        cut = engine.order in ("decode_first", "list") or engine.prefill_chunk is not None
+        if engine.batching != "continuous" or cut:
+            return 0
+        again = engine.preempt != "none" and engine.restore == "recompute"
+        return sequence.prompt_tokens + (sequence.asked_tokens - 1 if again else 0)
+
+    def add(self, sequence: Sequence, now_s: float) -> Sequence | None:
+        """Queue `sequence`. Who is refused for it: itself where the queue is full, or, where the engine drops
+        the least urgent, another one that waited; None: nobody.
+        """
         sequence.added_s = now_s
-        self.waiting.append(sequence)
-        return True
+        if self._batch.take(sequence):
+            return None
+        refused = self._refused_for(sequence)
+        if refused is not sequence:
+            if refused is not None:
+                self.waiting.remove(refused.id)
+            self.waiting.add(sequence)
+            self._batch.arrived(sequence)
+        return refused
+
+    def _refused_for(self, newcomer: Sequence) -> Sequence | None:
+        bound = self._engine.max_queue
+        if bound is None or len(self.waiting) < self._batch.free_slots + bound:
+            return None
+        last = self.waiting.last if self._engine.full_queue == "drop_lowest" else None
+        return last if last is not None and last.priority > newcomer.priority else newcomer
 
     def next_step(self, now_s: float) -> Step | Idle:
         """What to compute now. Call `finish` with the step before asking again."""
-        if not self.running and now_s < (until_s := self._next_start_s()):
-            return Idle(until_s)
-        decode = tuple(s for s in self.running if s.computed_tokens >= s.prompt_tokens)
-        prefill = self._prefill(self._budget - len(decode))
-        emits = tuple(s for s in decode if s.live) if self._held else decode
-        return Step(
-            prefill,
-            decode,
-            emits + tuple(chunk.sequence for chunk in prefill if chunk.completes),
-            self._context_tokens(decode),
-        )
+        formed = self._batch.form(self._steps, now_s)
+        if formed is None:
+            return Idle(math.inf)
+        if isinstance(formed, Step):
+            self._steps += 1
+        return formed
 
-    def finish(self, step: Step) -> list[Sequence]:
-        """Account for a computed step; the sequences whose last token it emitted."""
-        for chunk in step.prefill:
-            chunk.sequence.computed_tokens = chunk.start + chunk.tokens
-        ended = []
-        for sequence in step.emits:
-            if not sequence.cancelled:
-                sequence.emitted_tokens += 1
-                if sequence.emitted_tokens == sequence.output_tokens:
-                    ended.append(sequence)
-        if ended:
-            self._release()
-        return ended
+    def repeats(self, step: Step) -> tuple[int, bool]:
+        """How often in a row the scheduler would decide on `step` if nothing happened meanwhile, this time
+        included; and whether an arrival would change that.
+        """
+        return self._batch.repeats(step)
+
+    def finish(self, step: Step, times: int = 1) -> list[Sequence]:
+        """Account for a step, computed `times` in a row (at most as often as it `repeats`); the sequences
+        that ended with it. Where tokens are released by the batch, all its members end with the batch.
+        """
+        self._steps += times - 1
+        return self._batch.finish(step, times)
 
     def cancel(self, sequence_id: int) -> bool:
         """Nobody wants this sequence any more. False when it is not here (it ended, or was refused)."""
-        found = next((s for s in chain(self.running, self.waiting) if s.id == sequence_id and s.live), None)
+        if (waiting := self.waiting.remove(sequence_id)) is not None:
+            waiting.cancelled = True
+            return True
+        found = next((s for s in self.running if s.id == sequence_id and s.live), None)
         if found is None:
             return False
         found.cancelled = True
-        if found in self.waiting:
-            self.waiting.remove(found)
-        else:
-            self._release()
+        self._batch.cancel(found)
         return True
-
-    def _free_slots(self) -> int:
-        return 0 if self._held and self.running else self._slots - len(self.running)
-
-    def _next_start_s(self) -> float:
-        """From when on an engine with nothing running may start."""
-        if not self.waiting:
-            return math.inf
-        return -math.inf if len(self.waiting) >= self._slots else self.waiting[0].added_s + self._window_s
-
-    def _prefill(self, budget_tokens: int) -> tuple[Chunk, ...]:
-        unfinished = [s for s in self.running if s.computed_tokens < s.prompt_tokens]
-        queue = chain(unfinished, self._newcomers())
-        chunks = []
-        # The budget is asked first: drawing from the queue admits.
-        while budget_tokens > 0 and (sequence := next(queue, None)) is not None:
-            start = sequence.computed_tokens
-            tokens = min(sequence.prompt_tokens - start, self._chunk, budget_tokens)
-            budget_tokens -= tokens
-            chunks.append(Chunk(sequence, start, tokens))
-        if self._held and chunks:
-            longest = max(chunk.tokens for chunk in chunks)
-            return tuple(Chunk(chunk.sequence, 0, longest) for chunk in chunks)
-        return tuple(chunks)
-
-    def _newcomers(self) -> Iterator[Sequence]:
-        """Admit from the queue, one by one as they are drawn."""
-        free = self._free_slots()
-        for _ in range(min(free, len(self.waiting))):
-            self.running.append(self.waiting.popleft())
-            yield self.running[-1]
-
-    def _context_tokens(self, decode: tuple[Sequence, ...]) -> int:
-        if self._held:  # every slot is as long as the longest-lived member's
-            return len(decode) * max((s.computed_tokens + s.emitted_tokens for s in decode), default=0)
-        return sum(s.computed_tokens + s.emitted_tokens for s in decode)
-
-    def _release(self) -> None:
-        live = [s for s in self.running if s.live]
-        if not (self._held and live):
-            self.running = live

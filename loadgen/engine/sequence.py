@@ -29,6 +29,10 @@ class Sequence:
     """Of the prompt's positions, those that were found in the prefix cache on first admission."""
     emitted_tokens: int = 0
     preemptions: int = 0
+    admission: int = 0
+    """Its place among all admissions, the last one if it was admitted more than once."""
+    blocks: int = 0
+    """Of KV memory, held by it."""
     cancelled: bool = False
     emitted_in: list[tuple[int, int]] = field(default_factory=list)
     """Runs of successive steps, each of which emitted one token: (the first one's number, tokens emitted
@@ -43,8 +47,16 @@ class Sequence:
         return self.emitted_tokens < self.output_tokens and not self.cancelled
 
     @property
+    def asked_tokens(self) -> int:
+        return self.output_tokens if self.max_tokens is None else self.max_tokens
+
+    @property
+    def known_tokens(self) -> int:
+        return self.prompt_tokens + self.emitted_tokens
+
+    @property
     def needed_tokens(self) -> int:
-        """Positions to compute until the next token: the prompt and what was emitted, less what is there."""
+        """Positions to compute until the next token: all that are known, less those that are there."""
         return self.prompt_tokens + self.emitted_tokens - self.computed_tokens
 
     @property

@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise, repeat
+from itertools import chain, pairwise
 
-from loadgen.engine.batching import RETRY_AFTER_S, Idle, Scheduler, Sequence, Step
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.engine.batching import RETRY_AFTER_S, Idle, Scheduler
 from loadgen.engine.cost import step_cost
+from loadgen.engine.eos import answer_tokens
+from loadgen.engine.prefix import block_hashes
+from loadgen.engine.sequence import Sequence, Step
+from loadgen.engine.trace import Iteration
 from loadgen.knobs import Engine
 from loadgen.plan import Phase, Plan
 from loadgen.records import Outcome, PhaseName, RequestRecord
+from loadgen.scenario import ScenarioError
 
 _PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
+_ROWS = 65_536  # of a plan made at once
+
+NEVER_STARTED = "never started: it waits for a batch that will not fill"
 
 
-def simulate(plan: Plan, engine: Engine, *, run_id: str) -> Iterator[RequestRecord]:
+def simulate(
+    plan: Plan,
+    engine: Engine,
+    *,
+    run_id: str,
+    ignore_eos: bool = True,
+    prompt: Callable[[int, int], str] | None = None,
+    patience_s: float = 300.0,
+    observe: Callable[[Iteration], None] | None = None,
+    each_step: bool = False,
+) -> Iterator[RequestRecord]:
     """One record for every row that fell due, in the order in which they ended.
 
     A row is sent when it is due; its tokens arrive as their steps end. Instants are offsets from the run's
@@ -25,35 +46,67 @@ def simulate(plan: Plan, engine: Engine, *, run_id: str) -> Iterator[RequestReco
     ended; those still unfinished then are `aborted`. Where a step ends as a row falls due, the step's end
     comes first.
 
-    Raises ScenarioError for a cost without a profile; RuntimeError, with their names, where requests would
-    wait for ever.
+    `prompt` makes a row's text of its index and its tokens, and is asked only for a prefix cache. Rows that
+    nothing can start any more time out `patience_s` after they fell due. `observe` is told of every
+    iteration. Steps in which nothing changes are taken many at a time, unless `observe` or `each_step` wants
+    them one by one: the records are the same.
+
+    Raises ScenarioError for a cost without a profile, for faults (they are the served engine's), and where no
+    row of the plan could ever run.
     """
-    return _Simulation(plan, engine, run_id).records()
+    if engine.faults is not None:
+        raise ScenarioError("engine.faults: they are the served engine's, and a simulation has none")
+    _refuse_all_misfits(plan, Scheduler(engine))
+    return _Simulation(plan, engine, run_id, ignore_eos, prompt, patience_s, observe, each_step).records()
+
+
+def _refuse_all_misfits(plan: Plan, scheduler: Scheduler) -> None:
+    if not len(plan):
+        return
+    shortest = int(np.argmin(plan.prompt_tokens.astype(np.int64) + plan.output_tokens))
+    sequence = Sequence(0, int(plan.prompt_tokens[shortest]), int(plan.output_tokens[shortest]))
+    if (why := scheduler.refusal(sequence)) is not None:
+        raise ScenarioError(f"engine: not even the shortest request of this load can run: {why}")
 
 
 @dataclass(slots=True)
 class _Row:
-    """A row that fell due. `first_step`: the step that emitted its first token."""
+    """A row that fell due."""
 
-    request_id: str
+    name: str
     due_s: float
     phase: PhaseName
     sequence: Sequence
-    first_step: int | None = None
 
 
 class _Simulation:
-    def __init__(self, plan: Plan, engine: Engine, run_id: str) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Engine,
+        run_id: str,
+        ignore_eos: bool,
+        prompt: Callable[[int, int], str] | None,
+        patience_s: float,
+        observe: Callable[[Iteration], None] | None,
+        each_step: bool,
+    ) -> None:
+        self._engine = engine
         self._scheduler = Scheduler(engine)
-        self._cost = step_cost(engine.cost)
-        self._model = engine.model_name
-        self._arrivals = chain.from_iterable(_rows(block, run_id) for block in chain((plan,), plan.tail()))
+        self._cost = step_cost(engine)
+        self._run_id = run_id
+        self._ignore_eos = ignore_eos
+        self._prompt = prompt if engine.kv is not None and engine.kv.prefix_cache else None
+        self._patience_s = patience_s
+        self._watch = _Watch(observe, engine.max_sequences, self._name) if observe else None
+        self._jumps = not (observe or each_step)
+        self._arrivals = chain.from_iterable(_rows(block) for block in chain((plan,), plan.tail()))
         self._next = next(self._arrivals, None)
         self._unended = len(plan)  # of the plan itself, the tail apart
         self._open: dict[int, _Row] = {}
-        # The token budget covers every slot, so a sequence gets a token in each step from its first to its
-        # last: its instants are a slice of these.
-        self._step_ends_us = array("q")
+        # When each step ended: a sequence's tokens are slices of these, one for each run of steps without a
+        # pause.
+        self._ends_s = array("d")
 
     def records(self) -> Iterator[RequestRecord]:
         now_s = 0.0
@@ -61,101 +114,213 @@ class _Simulation:
             yield from self._add_due(now_s)
             step = self._scheduler.next_step(now_s)
             if isinstance(step, Idle):
-                now_s = self._wake_s(step)
+                wake_s = min(step.until_s, self._next.due_s if self._next else math.inf)
+                if wake_s == math.inf:
+                    yield from self._give_up()
+                    return
+                now_s = wake_s
                 continue
-            now_s += self._cost(step)
-            yield from self._add_due(math.nextafter(now_s, 0.0))  # what falls due while the step runs
-            yield from self._finish(step, now_s)
+            started_s, times = now_s, self._compute(step, now_s)
+            now_s = self._ends_s[-1]
+            yield from self._add_due(math.nextafter(now_s, 0.0))  # what falls due meanwhile
+            yield from self._finish(step, times, started_s)
         for row in self._open.values():
             yield self._answered(row, Outcome.ABORTED, now_s)
 
-    def _wake_s(self, idle: Idle) -> float:
-        wake_s = min(idle.until_s, self._next.due_s if self._next else math.inf)
-        if wake_s == math.inf:
-            stuck = ", ".join(row.request_id for row in self._open.values())
-            raise RuntimeError(f"nothing can happen any more, yet these requests wait: {stuck}")
-        return wake_s
+    def _compute(self, step: Step, now_s: float) -> int:
+        """Note when the step ends, and those that would follow it unchanged; how many they are."""
+        most, arrival_changes = self._scheduler.repeats(step) if self._jumps else (1, True)
+        if most == 1:
+            self._ends_s.append(now_s + self._cost(step))
+            return 1
+        due_s = self._next.due_s if arrival_changes and self._next else math.inf
+        ends = self._cost.ends(step, now_s, most, due_s)
+        self._ends_s.extend(ends)
+        return len(ends)
 
     def _add_due(self, until_s: float) -> Iterator[RequestRecord]:
         """Hand the rows due up to `until_s` to the scheduler; the records of those that it refuses."""
         while self._next is not None and self._next.due_s <= until_s:
             row, self._next = self._next, next(self._arrivals, None)
-            if self._scheduler.add(row.sequence, row.due_s):
-                self._open[row.sequence.id] = row
-            else:
-                yield self._end(row, _refused(row, self._model))
+            sequence = row.sequence
+            self._prepare(sequence)
+            if (why := self._scheduler.refusal(sequence)) is not None:
+                yield self._end(row, self._refused(row, row.due_s, why, 400))
+                continue
+            self._open[sequence.id] = row
+            refused = self._scheduler.add(sequence, row.due_s)
+            if refused is not None:
+                if self._watch:
+                    self._watch.rejected.append(self._name(refused))
+                loser = self._open.pop(refused.id)
+                why = (
+                    "the queue is full"
+                    if loser is row
+                    else "dropped from the full queue for a more urgent one"
+                )
+                yield self._end(loser, self._refused(loser, row.due_s, why, 429))
 
-    def _finish(self, step: Step, now_s: float) -> Iterator[RequestRecord]:
-        for chunk in step.prefill:
-            if chunk.completes:
-                self._open[chunk.sequence.id].first_step = len(self._step_ends_us)
-        self._step_ends_us.append(round(now_s * 1e6))
-        for sequence in self._scheduler.finish(step):
+    def _prepare(self, sequence: Sequence) -> None:
+        if not self._ignore_eos:
+            asked = sequence.max_tokens = sequence.output_tokens
+            sequence.output_tokens = answer_tokens(self._engine, asked, 1, sequence.id)
+        if self._prompt is not None and self._engine.kv is not None:
+            text = self._prompt(sequence.id, sequence.prompt_tokens)
+            sequence.prefix = block_hashes(text.encode(), self._engine.kv.block_tokens)
+
+    def _finish(self, step: Step, times: int, started_s: float) -> Iterator[RequestRecord]:
+        now_s = self._ends_s[-1]
+        ended = self._scheduler.finish(step, times)
+        if self._watch:
+            self._watch.saw(step, ended, self._scheduler, started_s, now_s)
+        for sequence in ended:
             row = self._open.pop(sequence.id)
             yield self._end(row, self._answered(row, Outcome.OK, now_s))
+
+    def _give_up(self) -> Iterator[RequestRecord]:
+        """Nothing can happen any more, yet some wait."""
+        for row in self._open.values():
+            record = self._begun(row, Outcome.TIMEOUT_FIRST_TOKEN, status=200)
+            record.ended_s = _whole_us(row.due_s + self._patience_s)
+            record.error = NEVER_STARTED
+            yield self._end(row, record)
+
+    def _name(self, sequence: Sequence) -> str:
+        return self._open[sequence.id].name
+
+    # --- records --------------------------------------------------------------------------------------------
 
     def _end(self, row: _Row, record: RequestRecord) -> RequestRecord:
         self._unended -= row.phase != "tail"
         return record
 
     def _answered(self, row: _Row, outcome: Outcome, ended_s: float) -> RequestRecord:
-        record = _begun(row, self._model, outcome, status=200)
+        record = self._begun(row, outcome, status=200)
         record.ended_s = _whole_us(ended_s)
-        if row.first_step is not None:
-            emitted_tokens = row.sequence.emitted_tokens
-            instants_us = self._step_ends_us[row.first_step : row.first_step + emitted_tokens]
-            record.first_event_s = record.first_choice_s = instants_us[0] / 1e6
+        sequence = row.sequence
+        tokens = sequence.emitted_tokens
+        instants_us = self._events_us(sequence, ended_s, is_over=outcome is Outcome.OK)
+        if len(instants_us):
+            record.first_event_s = record.first_choice_s = int(instants_us[0]) / 1e6
             record.first_token_s = record.first_visible_s = record.first_event_s
-            record.last_token_s = record.last_choice_s = instants_us[-1] / 1e6
-            record.gaps_us = [later - earlier for earlier, later in pairwise(instants_us)]
-            record.event_tokens = 1
-            record.output_tokens, record.tokens_from = emitted_tokens, "events"
+            record.last_token_s = record.last_choice_s = int(instants_us[-1]) / 1e6
+            record.gaps_us = np.diff(instants_us).tolist()
+            per_event = self._engine.tokens_per_chunk
+            record.event_tokens = 1 if per_event == 1 else _dealt(tokens, per_event, len(instants_us))
+            record.output_tokens, record.tokens_from = tokens, "events"
         if outcome is Outcome.OK:
-            record.prompt_tokens, record.tokens_from = row.sequence.prompt_tokens, "usage"
-            record.finish_reason = "length"
+            record.prompt_tokens, record.tokens_from = sequence.prompt_tokens, "usage"
+            record.cached_tokens = sequence.cached_tokens if self._prompt is not None else None
+            record.finish_reason = "stop" if tokens < sequence.asked_tokens else "length"
+        return record
+
+    def _events_us(self, sequence: Sequence, ended_s: float, *, is_over: bool) -> NDArray[np.int64]:
+        """When its token events arrived."""
+        if self._engine.batching != "continuous" and self._engine.release == "batch":
+            instants_s = np.full(sequence.emitted_tokens if is_over else 0, ended_s)
+        else:
+            runs = [*sequence.emitted_in, (0, sequence.emitted_tokens)]
+            slices = array("d")
+            for (first, before), (_, after) in pairwise(runs):
+                slices += self._ends_s[first : first + after - before]
+            instants_s = np.frombuffer(slices) if slices else np.zeros(0)
+        if (size := self._engine.tokens_per_chunk) > 1:
+            instants_s = _every(instants_s, size, with_rest=is_over)
+        return np.rint(instants_s * 1e6).astype(np.int64)
+
+    def _begun(self, row: _Row, outcome: Outcome, status: int) -> RequestRecord:
+        """What is so of every row: nothing lies between falling due, being sent and the status."""
+        due_s = _whole_us(row.due_s)
+        return RequestRecord(
+            index=row.sequence.id,
+            request_id=f"{self._run_id}-{row.name}",
+            phase=row.phase,
+            model=self._engine.model_name,
+            attempts=1,
+            due_s=due_s,
+            started_s=due_s,
+            sent_s=due_s,
+            headers_s=due_s,
+            outcome=outcome,
+            status=status,
+            asked_prompt_tokens=row.sequence.prompt_tokens,
+            asked_output_tokens=row.sequence.asked_tokens,
+        )
+
+    def _refused(self, row: _Row, at_s: float, why: str, status: int) -> RequestRecord:
+        is_rejection = status == 429
+        record = self._begun(row, Outcome.REJECTED if is_rejection else Outcome.HTTP_ERROR, status)
+        record.ended_s = record.headers_s = _whole_us(at_s)
+        record.error = why
+        record.retry_after_s = float(RETRY_AFTER_S) if is_rejection else None
         return record
 
 
-def _rows(block: Plan, run_id: str) -> Iterator[_Row]:
-    columns = (block.index, block.due_ns, block.prompt_tokens, block.output_tokens, block.phase)
-    ids = block.ids or repeat(None)
-    for (index, due_ns, prompt, output, phase), named in zip(
-        zip(*(column.tolist() for column in columns), strict=True), ids, strict=False
-    ):
-        yield _Row(
-            f"{run_id}-{index if named is None else named}",
-            due_ns / 1e9,
-            _PHASES[phase],
-            Sequence(index, prompt, output),
+class _Watch:
+    """Turns steps into Iterations."""
+
+    def __init__(
+        self, observe: Callable[[Iteration], None], slots: int, name: Callable[[Sequence], str]
+    ) -> None:
+        self._observe = observe
+        self._slots = slots
+        self._name = name
+        self.rejected: list[str] = []
+
+    def saw(
+        self, step: Step, ended: list[Sequence], scheduler: Scheduler, started_s: float, ended_s: float
+    ) -> None:
+        named = self._name
+        completing = [chunk.sequence for chunk in step.prefill if chunk.completes]
+        iteration = Iteration(
+            iteration=step.number,
+            start_s=started_s,
+            step_s=ended_s - started_s,
+            decode=[named(s) for s in step.emits[: len(step.emits) - len(completing)]],
+            prefill=[(named(chunk.sequence), chunk.tokens) for chunk in step.prefill],
+            emitted=[named(s) for s in completing],
+            preempted=[named(s) for s in step.preempted],
+            rejected=self.rejected,
+            admitted=[named(s) for s in step.admitted],
+            completed=[named(s) for s in ended],
+            queue=[named(s) for s in scheduler.waiting],
+            active=[named(s) for s in scheduler.running],
+            unused_tokens=step.unused_tokens,
+            decode_waited=step.waited > 0,
+            kv_blocks=step.kv_blocks,
+            slots=self._slots,
+            used_slots=len(step.emits) - len(completing) + len(step.prefill),
         )
+        self.rejected = []
+        self._observe(iteration)
 
 
-def _begun(row: _Row, model: str, outcome: Outcome, status: int) -> RequestRecord:
-    """What is so of every row: nothing lies between falling due, being sent and the status."""
-    due_s = _whole_us(row.due_s)
-    return RequestRecord(
-        index=row.sequence.id,
-        request_id=row.request_id,
-        phase=row.phase,
-        model=model,
-        attempts=1,
-        due_s=due_s,
-        started_s=due_s,
-        sent_s=due_s,
-        headers_s=due_s,
-        outcome=outcome,
-        status=status,
-        asked_prompt_tokens=row.sequence.prompt_tokens,
-        asked_output_tokens=row.sequence.output_tokens,
-    )
+def _rows(block: Plan) -> Iterator[_Row]:
+    for start in range(0, len(block), _ROWS):
+        some = slice(start, start + _ROWS)
+        ids = block.ids[some] if block.ids else [None] * len(block.index[some])
+        columns = (
+            block.index,
+            block.due_ns,
+            block.prompt_tokens,
+            block.output_tokens,
+            block.phase,
+            block.priority,
+        )
+        rows = zip(*(column[some].tolist() for column in columns), ids, strict=True)
+        for index, due_ns, prompt, output, phase, priority, named in rows:
+            name = str(index) if named is None else named
+            yield _Row(name, due_ns / 1e9, _PHASES[phase], Sequence(index, prompt, output, priority))
 
 
-def _refused(row: _Row, model: str) -> RequestRecord:
-    record = _begun(row, model, Outcome.REJECTED, status=429)
-    record.ended_s = record.due_s
-    record.error = "the queue is full"
-    record.retry_after_s = float(RETRY_AFTER_S)
-    return record
+def _every(instants_s: NDArray[np.float64], size: int, *, with_rest: bool) -> NDArray[np.float64]:
+    """Tokens leave `size` at a time, and the rest with the last."""
+    full = instants_s[size - 1 :: size]
+    return np.append(full, instants_s[-1]) if with_rest and len(instants_s) % size else full
+
+
+def _dealt(tokens: int, size: int, events: int) -> list[int]:
+    return [min(size, tokens - i * size) for i in range(events)]
 
 
 def _whole_us(instant_s: float) -> float:

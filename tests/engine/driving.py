@@ -14,7 +14,6 @@ import numpy as np
 from loadgen.engine import batching
 from loadgen.engine.batching import Idle, Scheduler, Step
 from loadgen.engine.cost import StepCost
-from loadgen.engine.serve import serve
 from loadgen.knobs import Engine, FixedCost
 from loadgen.plan import Phase, Plan, PromptRecipe, Window
 
@@ -76,7 +75,7 @@ def drive(
             at_s, is_cancel, i = happenings.pop(0)
             if is_cancel:
                 trace.cancelled += [i] if scheduler.cancel(i) else []
-            elif scheduler.add(batching.Sequence(i, rows[i][1], rows[i][2]), at_s):
+            elif scheduler.add(batching.Sequence(i, rows[i][1], rows[i][2]), at_s) is None:
                 trace.tokens_s[i] = []
             else:
                 trace.refused.append(i)
@@ -110,6 +109,8 @@ class Served(NamedTuple):
 @asynccontextmanager
 async def served(engine: Engine, **asked: Any) -> AsyncIterator[Served]:
     """The engine on a free loopback port. Ended, and nothing left behind, on leaving."""
+    from loadgen.engine.serve import serve  # only where it is served
+
     stopping, port = asyncio.Event(), asyncio.get_running_loop().create_future()
     before = asyncio.all_tasks()
     serving = asyncio.create_task(serve(engine, ready=port.set_result, stopping=stopping, **asked))

@@ -21,7 +21,7 @@ def engine(batching: str = "continuous", **knobs: object) -> Engine:
 def added(scheduler: Scheduler, *sizes: tuple[int, int], now_s: float = 0.0) -> list[Sequence]:
     sequences = [Sequence(i, prompt, output) for i, (prompt, output) in enumerate(sizes)]
     for sequence in sequences:
-        assert scheduler.add(sequence, now_s)
+        assert scheduler.add(sequence, now_s) is None
     return sequences
 
 
@@ -31,6 +31,10 @@ def stepped(scheduler: Scheduler, now_s: float = 0.0) -> Step:
     assert isinstance(step, Step)
     scheduler.finish(step)
     return step
+
+
+def taken(scheduler: Scheduler, sequence: Sequence, now_s: float = 0.0) -> bool:
+    return scheduler.add(sequence, now_s) is None
 
 
 def shape(step: Step) -> tuple[list[tuple[int, int]], list[int], list[int]]:
@@ -144,35 +148,35 @@ def test_nobody_joins_a_batch_that_runs_and_waiting_meanwhile_counts() -> None:
 def test_the_bound_counts_what_waits_beyond_the_free_slots() -> None:
     """Two slots and a queue of one take three at once, and the next when a slot is free again."""
     scheduler = Scheduler(engine(max_sequences=2, max_queue=1))
-    assert [scheduler.add(Sequence(i, 1, 1 + i), 0.0) for i in range(4)] == [True, True, True, False]
+    assert [taken(scheduler, Sequence(i, 1, 1 + i)) for i in range(4)] == [True, True, True, False]
     stepped(scheduler)
-    assert scheduler.add(Sequence(4, 1, 1), 0.0)
-    assert not scheduler.add(Sequence(5, 1, 1), 0.0)
+    assert taken(scheduler, Sequence(4, 1, 1))
+    assert not taken(scheduler, Sequence(5, 1, 1))
 
 
 def test_a_queue_of_none_serves_while_a_slot_is_free() -> None:
     """max_queue 0 refuses only what could not start."""
     scheduler = Scheduler(engine(max_sequences=1, max_queue=0))
-    assert scheduler.add(Sequence(0, 1, 1), 0.0)
-    assert not scheduler.add(Sequence(1, 1, 1), 0.0)
+    assert taken(scheduler, Sequence(0, 1, 1))
+    assert not taken(scheduler, Sequence(1, 1, 1))
     stepped(scheduler)
-    assert scheduler.add(Sequence(2, 1, 1), 0.0)
+    assert taken(scheduler, Sequence(2, 1, 1))
 
 
 def test_a_running_static_batch_has_no_free_slot() -> None:
     """Idle, four may gather beside a queue of one; while a batch of one runs, only the queue takes."""
     scheduler = Scheduler(engine("static", max_sequences=4, max_queue=1, max_wait=0))
-    assert scheduler.add(Sequence(0, 1, 2), 0.0)
+    assert taken(scheduler, Sequence(0, 1, 2))
     stepped(scheduler)
-    assert [scheduler.add(Sequence(i, 1, 1), 0.0) for i in (1, 2)] == [True, False]
+    assert [taken(scheduler, Sequence(i, 1, 1)) for i in (1, 2)] == [True, False]
     stepped(scheduler)
-    assert [scheduler.add(Sequence(i, 1, 1), 0.0) for i in range(3, 8)] == [True] * 4 + [False]
+    assert [taken(scheduler, Sequence(i, 1, 1)) for i in range(3, 8)] == [True] * 4 + [False]
 
 
 def test_an_unbounded_queue_refuses_nobody() -> None:
     """max_queue None."""
     scheduler = Scheduler(engine(max_sequences=1, max_queue=None))
-    assert all(scheduler.add(Sequence(i, 1, 1), 0.0) for i in range(1000))
+    assert all(taken(scheduler, Sequence(i, 1, 1)) for i in range(1000))
 
 
 # --- clients that hang up
@@ -225,10 +229,10 @@ def test_a_batch_that_everyone_left_is_over() -> None:
 def test_a_cancelled_waiter_leaves_the_queue_and_is_unknown_from_then_on(batching: str) -> None:
     """It never runs, its place in a bounded queue is free, and cancelling it again finds nothing."""
     scheduler = Scheduler(engine(batching, max_sequences=1, max_queue=0))
-    assert scheduler.add(Sequence(0, 1, 1), 0.0)
+    assert taken(scheduler, Sequence(0, 1, 1))
     assert scheduler.cancel(0)
     assert not scheduler.cancel(0)
-    assert scheduler.add(Sequence(1, 1, 1), 0.0)
+    assert taken(scheduler, Sequence(1, 1, 1))
     assert shape(stepped(scheduler, 5.0)) == ([(1, 1)], [], [1])
     assert not scheduler.cancel(1)
 
