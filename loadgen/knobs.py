@@ -161,9 +161,11 @@ class Faults(Strict):
 class Deadline(Strict):
     """When a request should have its first token: `base` after it came, and `per_token` of its prompt."""
 
-    base_s: DurationOrZero = Field(default=0.0, alias="base", description="after it came")
+    base_s: DurationOrZero = Field(
+        default=0.0, alias="base", description="a first token is due so long after its request"
+    )
     per_token_s: DurationOrZero = Field(
-        default=0.001, alias="per_token", description="more for each token of its prompt"
+        default=0.001, alias="per_token", description="and so much later for each token of its prompt"
     )
 
 
