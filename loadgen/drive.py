@@ -16,19 +16,23 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from loadgen.knobs import Engine
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
-from loadgen.run import Run, RunHeader, RunWriter, load, write_whole
+from loadgen.run import Run, RunHeader, RunWriter, load, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError, Target
 from loadgen.stats.summary import Summary
 
 if TYPE_CHECKING:
     from loadgen.client import Counters, Stop
     from loadgen.client.preflight import Preflight
+    from loadgen.engine.trace import Iteration
 
 BUNDLED = "bundled engine"
 RUNS = Path("runs")  # where runs go that were not told where
+ITERATIONS, DRAWING = "iterations.jsonl", "trace.json"  # beside a simulation's records
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +72,33 @@ def new_run_id(name: str) -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}-{token_hex(3)}"
 
 
-def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False) -> Run:
-    """The plan on the bundled engine in virtual time, until `interrupted` says so."""
+def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False, *, trace: bool = False) -> Run:
+    """The plan on the bundled engine in virtual time, until `interrupted` says so.
+
+    `trace`: keep what each iteration did in iterations.jsonl, and draw it in trace.json.
+    """
     from loadgen.engine import simulate as in_virtual_time
+    from loadgen.workload import prompt_maker
 
     engine, load_asked = order.scenario.engine, order.scenario.load
     if load_asked.max_concurrency or load_asked.max_in_flight:
         raise ScenarioError("load: max_concurrency and max_in_flight bound the client; a simulation has none")
     header = order.header("virtual", BUNDLED, engine.model_name)
-    records = in_virtual_time(order.plan, engine, run_id=order.run_id)
+    kept_iterations = _Iterations(order.folder / ITERATIONS)
+    records = in_virtual_time(
+        order.plan,
+        engine,
+        run_id=order.run_id,
+        ignore_eos=load_asked.ignore_eos,
+        prompt=prompt_maker(order.plan.prompts, order.salt or order.run_id),
+        patience_s=order.scenario.timeouts.first_token_s,
+        observe=kept_iterations.append if trace else None,
+    )
     due = planned = 0
     with ExitStack() as stack:
         writer = _opened(stack, order.folder, header)
+        if trace:
+            stack.enter_context(kept_iterations)
         for record in records:
             if interrupted():
                 header.interrupted = True
@@ -89,7 +108,52 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False) -> R
             planned += record.phase != "tail"
         header.rows_due, header.rows_not_sent = due, len(order.plan) - planned
         header.complete = True
+    if trace:
+        with kept(order.folder):
+            _draw(order.folder, f"{order.scenario.name}, simulated")
     return load(order.folder)
+
+
+class _Iterations:
+    """Writes iterations.jsonl, a line an iteration. Raises WriteError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._encode = msgspec.json.Encoder().encode
+
+    def __enter__(self) -> None:
+        with writing(self._path):
+            self._file = self._path.open("ab")
+
+    def append(self, iteration: Iteration) -> None:
+        with writing(self._path):
+            self._file.write(self._encode(iteration) + b"\n")
+
+    def __exit__(self, *_: object) -> None:
+        with writing(self._path):
+            self._file.close()
+
+
+def iterations(folder: Path) -> Iterator[Iteration]:
+    """The trace that a simulation left in `folder`, one by one."""
+    from loadgen.engine.trace import Iteration
+
+    decode = msgspec.json.Decoder(Iteration).decode
+    with (folder / ITERATIONS).open("rb") as lines:
+        yield from map(decode, lines)
+
+
+def _draw(folder: Path, title: str) -> None:
+    """Write trace.json from iterations.jsonl, for ui.perfetto.dev."""
+    from loadgen.engine.perfetto import events
+
+    encode, path = msgspec.json.Encoder().encode, folder / DRAWING
+    with writing(path), path.open("wb") as file:
+        separator = b'{"displayTimeUnit": "ms", "traceEvents": [\n'
+        for event in events(iterations(folder), title):
+            file.write(separator + encode(event))
+            separator = b",\n"
+        file.write(b"\n]}\n")
 
 
 async def fire(
@@ -192,7 +256,7 @@ async def bundled_server(engine: Engine) -> AsyncIterator[Target]:
     """
     from loadgen.engine.cost import step_cost
 
-    step_cost(engine.cost)
+    step_cost(engine)
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loadgen", "serve", "--port", "0", "--attached"),
         *("--engine", json.dumps(engine.model_dump(mode="json", by_alias=True))),

@@ -67,7 +67,8 @@ def compare_variants(
     whole_id = drive.new_run_id(scenario.name)
     folder = out or drive.RUNS / whole_id
     refuse_used(folder)
-    singles, plan = _singles(scenario, where, virtual), draw(scenario)
+    _refuse_incomparable(scenario, where)
+    singles, plan = singles_of(scenario, where, virtual), draw(scenario)
     manner = Manner(words.progress, words.quiet, preflight)
     reached = {} if virtual else run_async(_reach_all(singles, where, manner))
     summaries: dict[str, Summary] = {}
@@ -84,22 +85,31 @@ def compare_variants(
     return of_comparison(list(summaries.values()))
 
 
-def _singles(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scenario]:
-    """A scenario without variants for each variant. Raises ScenarioError for one that cannot run."""
-    from loadgen.engine.cost import step_cost
-    from loadgen.scenario import ScenarioError, Variant
+def _refuse_incomparable(scenario: Scenario, where: str) -> None:
+    from loadgen.scenario import ScenarioError
 
     if len(scenario.variants) < 2:
         raise ScenarioError(f"{where}: variants: a comparison needs at least two")
+    if own := [name for name, variant in scenario.variants.items() if variant.load is not None]:
+        raise ScenarioError(
+            f"{where}: variants.{own[0]}.load: a comparison has one plan for all; "
+            f"loadgen run {where} --virtual --trace runs each variant with its own"
+        )
+
+
+def singles_of(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scenario]:
+    """A scenario without variants for each variant. Raises ScenarioError for one that cannot run."""
+    from loadgen.engine.cost import step_cost
+    from loadgen.scenario import ScenarioError
+
     singles = {}
-    for name, variant in scenario.variants.items():
+    for name in scenario.variants:
         with _naming(where, name):
-            target = scenario.target if variant == Variant() else variant.target
-            if virtual and target is not None:
+            single = scenario.single(name)
+            if virtual and single.target is not None:
                 raise ScenarioError("target: only the bundled engine can be simulated")
-            engine = variant.engine or scenario.engine
-            step_cost(engine.cost)
-            singles[name] = scenario.model_copy(update={"engine": engine, "target": target, "variants": {}})
+            step_cost(single.engine)
+            singles[name] = single
     return singles
 
 

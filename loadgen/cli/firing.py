@@ -117,7 +117,7 @@ async def fired(order: Order, reached: Reached | None, manner: Manner, title: st
         )
 
 
-def simulated(order: Order) -> Run:
+def simulated(order: Order, *, trace: bool = False) -> Run:
     """The order's plan in virtual time. Ctrl-C or SIGTERM ends it there; what has ended is kept."""
     asked: list[int] = []
 
@@ -127,7 +127,7 @@ def simulated(order: Order) -> Run:
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return simulate(order, lambda: bool(asked))
+        return simulate(order, lambda: bool(asked), trace=trace)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -72,6 +72,9 @@ Out = Annotated[
     ),
 ]
 Virtual = Annotated[bool, typer.Option("--virtual", help="Simulate on the bundled engine; nothing is sent.")]
+Trace = Annotated[
+    bool, typer.Option("--trace", help="With --virtual: show and keep what the engine did, step by step.")
+]
 NoPreflight = Annotated[
     bool, typer.Option("--no-preflight", help="Skip the look at the server before the load.")
 ]

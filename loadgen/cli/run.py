@@ -84,6 +84,7 @@ def run(
     name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
     out: options.Out = None,
     virtual: options.Virtual = False,
+    trace: options.Trace = False,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -95,14 +96,20 @@ def run(
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import Manner
     from loadgen.cli.flags import overlay, positive_s
+    from loadgen.cli.tracing import traced
     from loadgen.cli.words import Words
     from loadgen.run import refuse_used
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
 
+    if trace and not virtual:
+        raise ScenarioError("--trace shows what the simulated engine does: it needs --virtual")
     asked = overlay(scenario, ctx.params)
-    if asked.variants:
-        raise ScenarioError(f"{scenario}: variants: this is a comparison: use loadgen compare {scenario}")
+    if asked.variants and not trace:
+        raise ScenarioError(
+            f"{scenario}: variants: this is a comparison: "
+            f"use loadgen compare {scenario}, or run it with --virtual --trace"
+        )
     if virtual and asked.target is not None:
         raise ScenarioError("--virtual simulates the bundled engine: it cannot stand beside a target")
     words = Words(as_json, quiet)
@@ -110,6 +117,8 @@ def run(
     run_id = drive.new_run_id(asked.name)
     folder = out or drive.RUNS / run_id
     refuse_used(folder)
+    if trace:
+        raise typer.Exit(traced(asked, words, str(scenario), folder, run_id, salt or None))
     order = drive.Order(asked, draw(asked), folder, run_id, command_line(), salt or None)
     if not virtual and asked.target is None:
         words.say("no target: the bundled engine answers, served on loopback")

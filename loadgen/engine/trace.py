@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Generic, Literal, TypeVar
+
 import msgspec
+
+T = TypeVar("T")
 
 
 class Iteration(msgspec.Struct, frozen=True, kw_only=True):
     """One step, and what happened from the end of the one before to its own end. A line of iterations.jsonl.
 
     Requests go by their names in the plan. `decode`: one token each. `prefill`: tokens of prompt computed.
-    `emitted`: whose prompt was finished in it, which gives its next token too. `rejected`: refused as it came,
+    `emitted`: whose prompt was finished in it, which gives its next token too. `rejected`: refused on coming,
     or dropped from the queue. `queue` and `active`: as they stand after the step. `unused_tokens`: of the
     token budget (None: no budget). `decode_waited`: somebody could have decoded and did not, since prompts
     took the step. `slots` of which `used_slots` emitted a token or computed a prompt of their own.
@@ -32,3 +39,94 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
     kv_blocks: int
     slots: int
     used_slots: int
+
+
+class Passage(msgspec.Struct, kw_only=True):
+    """One request's way through the engine: in which iterations its first token came and its last; how often
+    it lost its slot. `unfinished`: still waiting or running after the last iteration.
+    """
+
+    request: str
+    first_output: int | None = None
+    completed: int | None = None
+    preemptions: int = 0
+    result: Literal["completed", "rejected", "unfinished"] = "unfinished"
+
+
+def passages(iterations: Iterable[Iteration]) -> Iterator[Passage]:
+    """Every request's way, in the order in which they first appear.
+
+    Holds only those that come after the oldest one still open.
+    """
+    open_: dict[str, Passage] = {}
+    for iteration in iterations:
+        for name in chain(iteration.admitted, iteration.queue, iteration.rejected):
+            if name not in open_:
+                open_[name] = Passage(request=name)
+        _go_on(open_, iteration)
+        while open_ and (oldest := next(iter(open_.values()))).result != "unfinished":
+            yield open_.pop(oldest.request)
+    yield from open_.values()
+
+
+def _go_on(passages: dict[str, Passage], iteration: Iteration) -> None:
+    for name in iteration.preempted:
+        passages[name].preemptions += 1
+    for name in iteration.rejected:
+        passages[name].result = "rejected"
+    for name in iteration.emitted:
+        if passages[name].first_output is None:
+            passages[name].first_output = iteration.iteration
+    for name in iteration.completed:
+        passages[name].completed = iteration.iteration
+        passages[name].result = "completed"
+
+
+class Totals(msgspec.Struct, kw_only=True):
+    """A whole trace in figures. `unused_tokens`: of all iterations' budgets together (None: no budget).
+
+    `decode_waited`: in how many iterations a request that could have decoded did not; `waited_first`: the
+    first of them. `slots`: of all iterations together, of which `used_slots` did something for a request.
+    """
+
+    iterations: int = 0
+    longest_queue: int = 0
+    preemptions: int = 0
+    rejections: int = 0
+    unused_tokens: int | None = None
+    decode_waited: int = 0
+    waited_first: int | None = None
+    slots: int = 0
+    used_slots: int = 0
+
+
+def totals(iterations: Iterable[Iteration]) -> Totals:
+    """A whole trace in figures."""
+    sums = Totals()
+    for iteration in iterations:
+        sums.iterations += 1
+        sums.longest_queue = max(sums.longest_queue, len(iteration.queue))
+        sums.preemptions += len(iteration.preempted)
+        sums.rejections += len(iteration.rejected)
+        sums.slots += iteration.slots
+        sums.used_slots += iteration.used_slots
+        if iteration.unused_tokens is not None:
+            sums.unused_tokens = (sums.unused_tokens or 0) + iteration.unused_tokens
+        if iteration.decode_waited:
+            sums.decode_waited += 1
+            if sums.waited_first is None:
+                sums.waited_first = iteration.iteration
+    return sums
+
+
+class Ends(Generic[T]):
+    """The first and the last `keep` of many things; `between`: how many there were that are not kept."""
+
+    def __init__(self, things: Iterable[T], keep: int) -> None:
+        rest = iter(things)
+        self.first = list(islice(rest, keep))
+        self.last: deque[T] = deque(maxlen=keep)
+        self.between = 0
+        for thing in rest:
+            self.between += len(self.last) == keep
+            self.last.append(thing)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadgen.compare import Comparison
-from loadgen.report import comparison_view, plan_view, signs, summary_view
+from loadgen.report import comparison_view, engine_view, plan_view, signs, summary_view, trace_view
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Finding, Summary
 
@@ -71,6 +71,35 @@ def print_plan(facts: PlanFacts, console: Console) -> None:
     """What a plan holds, before anything is sent."""
     signs.allow(console.file)
     for table in plan_view.tables(facts):
+        _table(console, table)
+
+
+def print_trace(name: str, shown: trace_view.Shown, folder: Path, console: Console) -> None:
+    """What the engine did, iteration by iteration; `name`: which run of several."""
+    signs.allow(console.file)
+    _headline(console, name, "SIMULATED in virtual time", "bold green")
+    for table in trace_view.tables(shown):
+        _table(console, table)
+    files = "iterations.jsonl every iteration, trace.json the same for ui.perfetto.dev"
+    _list(console, "Files", [str(folder), files, f"loadgen report {folder} prints the run's figures"])
+    console.print()
+
+
+def print_engines(console: Console) -> None:
+    """The bundled engine's presets and profiles."""
+    signs.allow(console.file)
+    for table in engine_view.listing():
+        _table(console, table)
+
+
+def print_explained(what: engine_view.Explained, console: Console) -> None:
+    """A preset or a profile: where it comes from, what it does, what it sets."""
+    signs.allow(console.file)
+    _headline(console, what.name, what.about, "bold")
+    for fact in what.facts:
+        _sentence(console, fact)
+    _list(console, "Rules", what.rules)
+    for table in what.tables:
         _table(console, table)
 
 
