@@ -120,12 +120,19 @@ class Scheduler:
         """
         return self._batch.repeats(step)
 
-    def finish(self, step: Step, times: int = 1) -> list[Sequence]:
-        """Account for a step, computed `times` in a row (at most as often as it `repeats`); the sequences
-        that ended with it. Where tokens are released by the batch, all its members end with the batch.
+    def repeat(self, step: Step, times: int) -> None:
+        """Account for a step that was computed `times` and now is about to be computed once more, as it
+        `repeats`.
         """
-        self._steps += times - 1
-        return self._batch.finish(step, times)
+        self._batch.repeat(step, times)
+        step.number += times
+        self._steps += times
+
+    def finish(self, step: Step) -> list[Sequence]:
+        """Account for a computed step; the sequences that ended with it. Where tokens are released by the
+        batch, all its members end with the batch.
+        """
+        return self._batch.finish(step)
 
     def cancel(self, sequence_id: int) -> bool:
         """Nobody wants this sequence any more. False when it is not here (it ended, or was refused)."""

@@ -267,30 +267,27 @@ class Continuous:
 
     # --- after a step ---------------------------------------------------------------------------------------
 
-    def finish(self, step: Step, times: int) -> list[Sequence]:
+    def finish(self, step: Step) -> list[Sequence]:
         for chunk in step.prefill:
             self._computed(chunk)
-        self._decode_steps = 0 if step.prefill else self._decode_steps + times
-        ended = []
-        number, next_step = step.number, step.number + times
-        for sequence in step.emits:
-            if sequence.cancelled:
-                continue
-            if sequence.next_step != number:
-                sequence.emitted_in.append((number, sequence.emitted_tokens))
-            sequence.next_step = next_step
-            sequence.emitted_tokens += times
-            if sequence.emitted_tokens == sequence.output_tokens:
-                ended.append(sequence)
+        self._decode_steps = 0 if step.prefill else self._decode_steps + 1
+        ended = [s for s in step.emits if not s.cancelled and s.emit(step.number, 1)]
         for sequence in step.decode:
-            sequence.computed_tokens += times
-        if times > 1 and self._memory is not None:
-            self._memory.grow_all((s for s in step.decode if not s.cancelled), 0)
+            sequence.computed_tokens += 1
         for sequence in ended:
             self._leave(sequence)
         if self._memory is not None:
-            self._memory.passed(times, is_idle=not self.running, preempted=False)
+            self._memory.passed(1, is_idle=not self.running, preempted=False)
         return ended
+
+    def repeat(self, step: Step, times: int) -> None:
+        self._decode_steps += times
+        for sequence in step.decode:
+            sequence.emit(step.number, times)
+            sequence.computed_tokens += times
+        if self._memory is not None:
+            self._memory.passed(times, is_idle=False, preempted=False)
+            self._memory.grow_all(step.decode, 1)
 
     def _computed(self, chunk: Chunk) -> None:
         sequence = chunk.sequence
@@ -299,7 +296,7 @@ class Continuous:
         sequence.computed_tokens = chunk.start + chunk.tokens
         if self._memory is not None:
             self._memory.remember(sequence)
-        if chunk.completes:
+        if chunk.completes or sequence.decodes:  # the latter: one position is left of what is computed anew
             self._prefilling.remove(sequence)
             insort(self._decoding, sequence, key=lambda s: s.admission)
 

@@ -91,21 +91,12 @@ class Held:
         blocks = self._memory.used_blocks if self._memory else 0
         return Step(number, (), decode, live, context_tokens, kv_blocks=blocks)
 
-    def finish(self, step: Step, times: int) -> list[Sequence]:
+    def finish(self, step: Step) -> list[Sequence]:
         for chunk in step.prefill:
             chunk.sequence.computed_tokens = chunk.tokens
-        self._steps_left -= times
-        self._steps_done += times
-        ended = []
-        for sequence in step.emits:
-            if sequence.cancelled:
-                continue
-            if sequence.next_step != step.number:
-                sequence.emitted_in.append((step.number, sequence.emitted_tokens))
-            sequence.next_step = step.number + times
-            sequence.emitted_tokens += times
-            if sequence.emitted_tokens == sequence.output_tokens:
-                ended.append(sequence)
+        self._steps_left -= 1
+        self._steps_done += 1
+        ended = [s for s in step.emits if not s.cancelled and s.emit(step.number, 1)]
         members = self.running
         self._let_go()
         if not self._together:
@@ -125,6 +116,12 @@ class Held:
     def cancel(self, _sequence: Sequence) -> None:
         """Its slot is held while anyone else is alive."""
         self._let_go()
+
+    def repeat(self, step: Step, times: int) -> None:
+        self._steps_left -= times
+        self._steps_done += times
+        for sequence in step.emits:
+            sequence.emit(step.number, times)
 
     def repeats(self, step: Step) -> tuple[int, bool]:
         """How often in a row `step` would come again, itself included; no arrival changes that."""

@@ -41,6 +41,14 @@ class Sequence:
     next_step: int = -1
     """The step that would lengthen the last of those runs."""
 
+    def emit(self, step_number: int, tokens: int) -> bool:
+        """It gets a token in each of `tokens` steps, the first of that number. Whether it was its last."""
+        if self.next_step != step_number:
+            self.emitted_in.append((step_number, self.emitted_tokens))
+        self.next_step = step_number + tokens
+        self.emitted_tokens += tokens
+        return self.emitted_tokens == self.output_tokens
+
     @property
     def live(self) -> bool:
         """Still has a token to emit that somebody wants."""

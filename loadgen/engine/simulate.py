@@ -120,23 +120,25 @@ class _Simulation:
                     return
                 now_s = wake_s
                 continue
-            started_s, times = now_s, self._compute(step, now_s)
+            started_s = now_s
+            self._compute(step, now_s)
             now_s = self._ends_s[-1]
             yield from self._add_due(math.nextafter(now_s, 0.0))  # what falls due meanwhile
-            yield from self._finish(step, times, started_s)
+            yield from self._finish(step, started_s)
         for row in self._open.values():
             yield self._answered(row, Outcome.ABORTED, now_s)
 
-    def _compute(self, step: Step, now_s: float) -> int:
-        """Note when the step ends, and those that would follow it unchanged; how many they are."""
+    def _compute(self, step: Step, now_s: float) -> None:
+        """Note when the step ends, and before that those like it that nothing would come between."""
         most, arrival_changes = self._scheduler.repeats(step) if self._jumps else (1, True)
         if most == 1:
             self._ends_s.append(now_s + self._cost(step))
-            return 1
+            return
         due_s = self._next.due_s if arrival_changes and self._next else math.inf
         ends = self._cost.ends(step, now_s, most, due_s)
         self._ends_s.extend(ends)
-        return len(ends)
+        if len(ends) > 1:
+            self._scheduler.repeat(step, len(ends) - 1)
 
     def _add_due(self, until_s: float) -> Iterator[RequestRecord]:
         """Hand the rows due up to `until_s` to the scheduler; the records of those that it refuses."""
@@ -168,9 +170,9 @@ class _Simulation:
             text = self._prompt(sequence.id, sequence.prompt_tokens)
             sequence.prefix = block_hashes(text.encode(), self._engine.kv.block_tokens)
 
-    def _finish(self, step: Step, times: int, started_s: float) -> Iterator[RequestRecord]:
+    def _finish(self, step: Step, started_s: float) -> Iterator[RequestRecord]:
         now_s = self._ends_s[-1]
-        ended = self._scheduler.finish(step, times)
+        ended = self._scheduler.finish(step)
         if self._watch:
             self._watch.saw(step, ended, self._scheduler, started_s, now_s)
         for sequence in ended:
