@@ -18,7 +18,8 @@ from loadgen.scenario import ScenarioError
 
 _NAMES = ("weights", "per_token", "per_context_token", "overhead")
 _LEAST_ROWS = len(_NAMES)
-_UNSURE = 0.25  # a standard error above this share of its constant is told
+_GRID = 121
+_WIDE = 0.5  # an interval wider than this share of its constant is told
 
 _Array = NDArray[np.float64]
 
@@ -101,15 +102,16 @@ def fit(rows: list[Measured]) -> Fit:
     if len(rows) < _LEAST_ROWS:
         raise ScenarioError(f"{len(rows)} rows; four constants need at least {_LEAST_ROWS}")
     steps = _Steps(*(np.array(column, dtype=np.float64) for column in zip(*rows, strict=True)))
-    constants = _constants(steps)
-    errors = np.abs(_relative_errors(steps, constants))
-    asked = {name: f"{seconds!r}s" for name, seconds in zip(_NAMES, constants.tolist(), strict=True)}
+    tried = _tried(steps)
+    best = min(tried, key=lambda one: one.missed)
+    errors = np.abs(_relative_errors(steps, best.constants))
+    asked = {name: f"{seconds!r}s" for name, seconds in zip(_NAMES, best.constants.tolist(), strict=True)}
     return Fit(
         cost=FittedCost.model_validate({"kind": "fitted", **asked}),
         n=len(rows),
         error_p50=float(np.quantile(errors, 0.5)),
         error_p95=float(np.quantile(errors, 0.95)),
-        notes=[*_unvaried(steps), *_unsure(steps, constants)],
+        notes=[*_unvaried(steps), *_unsure(best, tried, len(rows))],
     )
 
 
@@ -119,24 +121,32 @@ class _Steps(NamedTuple):
     seconds: _Array
 
 
-def _constants(steps: _Steps) -> _Array:
+class _Try(NamedTuple):
+    """The best constants with a given ridge, and the root of their squared relative errors' sum."""
+
+    constants: _Array
+    missed: float
+
+
+def _tried(steps: _Steps) -> list[_Try]:
     """With the ridge given, which is weights / per_token, the formula is linear in the rest. So the ridge
-    alone is searched, on a grid and then between its neighbours, and no start has to be guessed.
+    alone is searched, on a grid and then about the best of it, and no start has to be guessed.
     """
     from scipy.optimize import minimize_scalar
 
     if not _varies(steps.tokens):
-        return _at_ridge(steps, math.inf)[0]
-    low, high = np.log(steps.tokens.min()) - 3, np.log(steps.tokens.max()) + 3
-    grid = np.linspace(low, high, 61)
-    best = int(np.argmin([_at_ridge(steps, math.exp(ridge))[1] for ridge in grid]))
-    near = grid[max(best - 1, 0)], grid[min(best + 1, 60)]
-    found = minimize_scalar(lambda ridge: _at_ridge(steps, math.exp(ridge))[1], bounds=near, method="bounded")
-    return _at_ridge(steps, math.exp(found.x))[0]
+        return [_at_ridge(steps, math.inf)]
+    grid = np.linspace(np.log(steps.tokens.min()) - 3, np.log(steps.tokens.max()) + 3, _GRID)
+    tried = [_at_ridge(steps, math.exp(ridge)) for ridge in grid]
+    best = int(np.argmin([one.missed for one in tried]))
+    near = grid[max(best - 1, 0)], grid[min(best + 1, _GRID - 1)]
+    found = minimize_scalar(
+        lambda ridge: _at_ridge(steps, math.exp(ridge)).missed, bounds=near, method="bounded"
+    )
+    return [*tried, _at_ridge(steps, math.exp(found.x))]
 
 
-def _at_ridge(steps: _Steps, ridge_tokens: float) -> tuple[_Array, float]:
-    """The best constants with that ridge, and the root of their squared relative errors' sum."""
+def _at_ridge(steps: _Steps, ridge_tokens: float) -> _Try:
     from scipy.optimize import nnls
 
     n = len(steps.seconds)
@@ -147,7 +157,7 @@ def _at_ridge(steps: _Steps, ridge_tokens: float) -> tuple[_Array, float]:
     sizes[sizes == 0] = 1.0
     solution, missed = nnls((columns.T / sizes), np.ones(n))
     weights_s, context_s, overhead_s = solution / sizes
-    return np.array([weights_s, weights_s / ridge_tokens, context_s, overhead_s]), float(missed)
+    return _Try(np.array([weights_s, weights_s / ridge_tokens, context_s, overhead_s]), float(missed))
 
 
 def _relative_errors(steps: _Steps, constants: _Array) -> _Array:
@@ -176,18 +186,13 @@ def _unvaried(steps: _Steps) -> Iterator[str]:
         )
 
 
-def _unsure(steps: _Steps, constants: _Array) -> Iterator[str]:
-    """The constants whose standard error is a large part of them, by the slopes of the relative errors."""
-    bent = np.hypot(constants[0], constants[1] * steps.tokens)
-    bent[bent == 0] = 1.0
-    slopes = np.stack(
-        (constants[0] / bent, constants[1] * steps.tokens**2 / bent, steps.contexts, np.ones_like(bent))
-    )
-    told = np.flatnonzero(constants)
-    relative = (slopes / steps.seconds)[told] * constants[told, None]
-    _, sizes, directions = np.linalg.svd(relative.T, full_matrices=False)
-    spread = np.linalg.norm(_relative_errors(steps, constants)) / math.sqrt(max(1, len(bent) - len(told)))
-    shares = spread * np.sqrt(((directions / np.maximum(sizes, 1e-12)[:, None]) ** 2).sum(axis=0))
-    for which, share in zip(told, shares, strict=True):
-        if share > _UNSURE:
-            yield f"{_NAMES[which]} is hardly told by these rows: its standard error is {share:.0%} of it"
+def _unsure(best: _Try, tried: list[_Try], n: int) -> Iterator[str]:
+    """The constants that differ much among ridges which fit about as well: the likelihood's interval of two
+    standard errors along the ridge.
+    """
+    limit = best.missed * math.sqrt(1 + 4 / max(1, n - len(_NAMES)))
+    as_good = np.array([one.constants for one in tried if one.missed <= limit])
+    for which, name in enumerate(_NAMES):
+        low, high = as_good[:, which].min(), as_good[:, which].max()
+        if high - low > _WIDE * best.constants[which]:
+            yield f"{name} is hardly told: from {low * 1e3:.2g} to {high * 1e3:.2g} ms the rows fit as well"
