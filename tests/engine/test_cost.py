@@ -161,7 +161,7 @@ def test_the_roofline_is_within_a_tenth_of_measured_kernels(gpu: str, tokens: in
 
 # How many times longer a step of decodes gets by the last 256 tokens of a prompt of as many tokens as each
 # decode attends to, and by the whole prompt: ours. Sarathi's figure 9a, measured on Mistral-7B and an A100,
-# has 1.8 and 5.7, 1.2 and 2.8, 2.0 and 20.3, 1.2 and 5.1: at batch 64 real decodes are slower than a roofline.
+# has 1.8 and 5.7, 1.2 and 2.8, 2.0 and 20.3, 1.2 and 5.1: at batch 64 real decodes are slower than ours.
 STALLS = {(1024, 1): (1.8, 5.4), (1024, 64): (1.7, 4.2), (4096, 1): (1.9, 21.35), (4096, 64): (1.4, 8.7)}
 
 
