@@ -12,7 +12,7 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.cli.serve import serve
-from loadgen.engine.cost import profiles
+from loadgen.engine.profiles import profiles
 from tests.end_to_end.process import LOADGEN, environment, serving
 
 SCENARIO = """\
