@@ -197,8 +197,8 @@ class Continuous:
             if not self._memory.fits(sequence, self.running):
                 return False
             self._memory.admit(sequence)
-        if self._engine.restore == "swap":
-            self._swapped_tokens += sequence.computed_tokens - sequence.cached_tokens
+        if sequence.preemptions and self._engine.restore == "swap":
+            self._swapped_tokens += sequence.computed_tokens
         self._admissions += 1
         sequence.admission = self._admissions
         self.running.append(sequence)

@@ -211,7 +211,9 @@ class _Share:
     def leaves_room(self, newcomer: Sequence, running: list[Sequence], free_blocks: int, size: int) -> bool:
         """A newcomer counts in full, those that run by their expected share."""
         coming = sum(min(s.asked_tokens - s.emitted_tokens, _MOST_EXPECTED_TOKENS) for s in running)
-        newcomer_tokens = newcomer.needed_tokens + min(newcomer.asked_tokens, _MOST_EXPECTED_TOKENS)
+        newcomer_tokens = newcomer.needed_tokens + min(
+            newcomer.asked_tokens - newcomer.emitted_tokens, _MOST_EXPECTED_TOKENS
+        )
         share = max(self._end, self._start - self._fall_per_step * self._steps)
         return newcomer_tokens <= free_blocks * size - coming * share
 
