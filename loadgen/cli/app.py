@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from loadgen import __version__
-from loadgen.cli import compare, demo, plan, report, run, serve
+from loadgen.cli import compare, demo, engines, plan, report, run, serve
 
 app = typer.Typer(
     name="loadgen",
@@ -39,3 +39,4 @@ def root(
 
 for command in (run.run, compare.compare, plan.plan, serve.serve, report.report, demo.demo):
     app.command()(command)
+app.add_typer(engines.engines, name="engines")

@@ -63,16 +63,21 @@ def shipped() -> Path:
 
 def read(scenario: str) -> Scenario:
     """The scenario in the file of that name, or the shipped one of that name."""
+    return load_scenario(located(scenario))
+
+
+def located(scenario: str) -> Path:
+    """The file of that name, or the shipped scenario's. Raises ScenarioError where there is neither."""
     if re.match(r"https?://", scenario):
         raise ScenarioError("a server's address goes to --base-url; what stands alone is a scenario")
     if not re.fullmatch(r"[\w-]{1,60}", scenario) or Path(scenario).exists():
-        return load_scenario(scenario)
+        return Path(scenario)
     ours = {path.stem: path for path in sorted(shipped().glob("*.yaml"))}
     if scenario not in ours:
         near = get_close_matches(scenario, ours, n=1)
         hint = f", did you mean {near[0]}?" if near else ";"
         raise ScenarioError(f"{scenario}: no such file or shipped scenario{hint} shipped: {', '.join(ours)}")
-    return load_scenario(ours[scenario])
+    return ours[scenario]
 
 
 def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:

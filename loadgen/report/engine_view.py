@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,8 +13,9 @@ from pydantic import BaseModel
 from loadgen import presets
 from loadgen.engine import profiles
 from loadgen.engine.profiles import Constant, Gpu, Model
-from loadgen.knobs import Engine
+from loadgen.knobs import Engine, FixedCost, RooflineCost
 from loadgen.report.tables import Column, Table
+from loadgen.units import show_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,40 @@ def explain(name: str) -> Explained:
 def knobs(engine: Engine, given: dict[str, Any]) -> list[Knob]:
     """Every knob of `engine`, groups by key, its preset's name apart. `given`: those that were."""
     return [knob for knob in _walk(engine, given, "", "") if knob.path != "preset"]
+
+
+def line(engine: Engine) -> str:
+    """What an engine is, in one line. Raises ScenarioError where its memory cannot be counted."""
+    facts = [engine.preset] if engine.preset else []
+    facts += [engine.batching, f"{engine.max_sequences} sequences"]
+    if engine.batching == "continuous":
+        facts += [f"{engine.token_budget or 'any number of'} tokens a step", _chunks(engine)]
+    else:
+        facts.append(f"a batch waits {_wait(engine.window_s)}")
+    facts.append("no bound on the queue" if engine.max_queue is None else f"a queue of {engine.max_queue}")
+    if engine.kv is not None:
+        facts.append(f"KV of {profiles.kv_tokens(engine):,} tokens ({engine.kv.reserve})")
+    return f"{engine.model_name}: {', '.join([*facts, _cost(engine)])}"
+
+
+def _chunks(engine: Engine) -> str:
+    if engine.prefill_chunk is not None:
+        return f"chunks of {engine.prefill_chunk}"
+    return "whole prompts" if engine.order in ("hybrid", "prefill_first") else "chunks of any size"
+
+
+def _wait(window_s: float) -> str:
+    return "until it is full" if window_s == math.inf else f"{show_duration(window_s)} at most"
+
+
+def _cost(engine: Engine) -> str:
+    cost = engine.cost
+    if isinstance(cost, FixedCost):
+        per_token = f" + {show_duration(cost.per_token_s)} a token" if cost.per_token_s else ""
+        return f"{show_duration(cost.step_s)} a step{per_token}"
+    if isinstance(cost, RooflineCost):
+        return f"roofline of {cost.model} on {cost.gpu} + {show_duration(cost.overhead_s)} a step"
+    return "steps as fitted"
 
 
 # --- the list -----------------------------------------------------------------------------------------------
