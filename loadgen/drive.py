@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BUNDLED = "bundled engine"
 RUNS = Path("runs")  # where runs go that were not told where
-ITERATIONS, DRAWING = "iterations.jsonl", "trace.json"  # beside a simulation's records
+ITERATIONS, TRACE = "iterations.jsonl", "trace.json"  # beside a simulation's records
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False, *, t
         header.complete = True
     if trace:
         with kept(order.folder):
-            _draw(order.folder, f"{order.scenario.name}, simulated")
+            _draw(order.folder, f"{order.run_id}, simulated")
     return load(order.folder)
 
 
@@ -147,7 +147,7 @@ def _draw(folder: Path, title: str) -> None:
     """Write trace.json from iterations.jsonl, for ui.perfetto.dev."""
     from loadgen.engine.perfetto import events
 
-    encode, path = msgspec.json.Encoder().encode, folder / DRAWING
+    encode, path = msgspec.json.Encoder().encode, folder / TRACE
     with writing(path), path.open("wb") as file:
         separator = b'{"displayTimeUnit": "ms", "traceEvents": [\n'
         for event in events(iterations(folder), title):

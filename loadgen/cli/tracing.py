@@ -55,7 +55,7 @@ def _orders(scenario: Scenario, where: str, folder: Path, run_id: str, salt: str
 
 def _show(name: str, folder: Path, words: Words) -> dict[str, Any]:
     """Print one trace; the same in few words for JSON."""
-    from loadgen.drive import DRAWING, ITERATIONS, iterations
+    from loadgen.drive import ITERATIONS, TRACE, iterations
     from loadgen.report.terminal import print_trace
     from loadgen.report.trace_view import look
 
@@ -63,7 +63,7 @@ def _show(name: str, folder: Path, words: Words) -> dict[str, Any]:
     print_trace(name, shown, folder, words.results)
     return {
         "iterations": str(folder / ITERATIONS),
-        "drawing": str(folder / DRAWING),
+        "trace": str(folder / TRACE),
         "totals": shown.totals,
     }
 

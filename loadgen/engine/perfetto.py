@@ -23,11 +23,10 @@ def events(iterations: Iterable[Iteration], title: str) -> Iterator[Event]:
     """Trace events, `ts` in microseconds and never falling; `title` names the process.
 
     A request takes the lowest free slot and keeps it until it is preempted or no longer active. Steps in
-    which it decodes, one after the other, are one slice; so are those in which
-    it only holds its place in a batch.
+    which it decodes, one after the other, are one slice; in those without one it only holds its slot.
     """
-    yield _named("process_name", _QUEUE, title)
-    yield _named("thread_name", _QUEUE, "queue")
+    yield _about("process_name", _QUEUE, name=title)
+    yield from _thread(_QUEUE, "queue")
     picture = _Picture()
     for iteration in iterations:
         yield from picture.iteration(iteration)
@@ -36,14 +35,10 @@ def events(iterations: Iterable[Iteration], title: str) -> Iterator[Event]:
 
 @dataclass(slots=True)
 class _Stay:
-    """A request in a slot; `doing`: the slice that is open in it, if one is, of so many `tokens`.
-
-    `ended`: it has its last token, and its batch still holds the slot.
-    """
+    """A request in a slot; `doing`: the slice that is open in it, if one is, of so many `tokens`."""
 
     name: str
     thread: int
-    ended: bool = False
     doing: str | None = None
     tokens: int = 0
 
@@ -72,8 +67,6 @@ class _Picture:
         self._pass_to(it.start_s + it.step_s)
         for name in prompts:
             yield from self._stop(self._stays[name])
-        for name in it.completed:
-            self._stays[name].ended = True
         yield from self._leave([name for name in self._stays if name not in active])
         yield from self._count("requests", waiting=len(it.queue), active=len(it.active))
 
@@ -86,7 +79,7 @@ class _Picture:
     def _come(self, name: str) -> Iterator[Event]:
         if not self._free:
             thread = _FIRST_SLOT + self._threads
-            yield _named("thread_name", thread, f"slot {self._threads}")
+            yield from _thread(thread, f"slot {self._threads}")
             heappush(self._free, thread)
             self._threads += 1
         stay = self._stays[name] = _Stay(name, heappop(self._free))
@@ -101,9 +94,7 @@ class _Picture:
             heappush(self._free, stay.thread)
 
     def _compute(self, stay: _Stay, prompt: int | None, decodes: bool, iteration: int) -> Iterator[Event]:
-        doing = "padding" if stay.ended else "decode" if decodes else None
-        if prompt is not None:
-            doing = "prefill"
+        doing = "prefill" if prompt is not None else "decode" if decodes else None
         if doing != stay.doing:
             yield from self._stop(stay)
             if doing is not None:
@@ -132,5 +123,10 @@ class _Picture:
         return {"ph": phase, "name": name, "pid": _PID, "tid": thread, "ts": self._now_us, **more}
 
 
-def _named(what: str, thread: int, name: str) -> Event:
-    return {"ph": "M", "name": what, "pid": _PID, "tid": thread, "args": {"name": name}}
+def _thread(thread: int, name: str) -> Iterator[Event]:
+    yield _about("thread_name", thread, name=name)
+    yield _about("thread_sort_index", thread, sort_index=thread)
+
+
+def _about(what: str, thread: int, **facts: Any) -> Event:
+    return {"ph": "M", "name": what, "pid": _PID, "tid": thread, "args": facts}

@@ -29,6 +29,8 @@ def look(trace: Callable[[], Iterable[Iteration]]) -> Shown:
 
 
 def tables(shown: Shown) -> list[Table]:
+    if not shown.totals.iterations:
+        return [_totals(shown.totals)]
     return [_iterations(shown.iterations), _passages(shown.passages), _totals(shown.totals)]
 
 
@@ -52,7 +54,7 @@ _ITERATION = [
 def _iterations(shown: Ends[Iteration]) -> Table:
     """Only the columns that say something."""
     some = [*shown.first, *shown.last]
-    alike = len({it.step_s for it in some}) < 2
+    alike = len({round(it.step_s, 9) for it in some}) < 2
     rows = [_iteration(it, alike) for it in some]
     told = [i for i in range(len(_ITERATION)) if any(row[i] for row in rows)]
     notes = ["prefill: tokens of each prompt; emitted: prompt done, token out; unused: of the token budget."]
@@ -72,7 +74,7 @@ def _iteration(it: Iteration, alike: bool) -> list[str]:
         *map(_names, (it.emitted, it.preempted, it.rejected, it.admitted, it.completed, it.queue, it.active)),
         "" if it.unused_tokens is None else f"{it.unused_tokens:,}",
         f"{it.kv_blocks:,}" if it.kv_blocks else "",
-        "" if alike else duration(it.step_s),
+        "" if alike else duration(round(it.step_s, 9)),
     ]
 
 

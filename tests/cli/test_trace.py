@@ -14,7 +14,7 @@ import pytest
 from loadgen.cli import main
 from loadgen.drive import iterations
 from loadgen.engine.trace import Iteration, passages, totals
-from loadgen.scenario import load
+from loadgen.scenario import build, load
 from loadgen.workload import draw
 from tests.engine.iterations import BASELINE
 
@@ -119,6 +119,12 @@ def test_the_overload_is_the_base_load_with_two_more_in_each_of_ten_seconds() ->
     assert (due_s["X7a"], due_s["X7b"], due_s["H"]) == (7.0, 7.0, 5.0)
 
 
+def test_a_variant_s_own_load_is_kept_with_the_scenario() -> None:
+    """As asked, it can be read again."""
+    asked = load(TEACHING)
+    assert build(asked.as_asked()) == asked
+
+
 def test_a_trace_of_one_run_is_kept_beside_its_records(loadgen: Callable[..., Ended]) -> None:
     """The same run as without; both files are whole; the folder can be reported as ever."""
     Path("s.yaml").write_text(SMALL)
@@ -141,7 +147,7 @@ def test_json_holds_the_totals_and_says_where_the_trace_is(loadgen: Callable[...
     assert list(found) == ["baseline", "chunk6", "no-preemption", "overload"]
     assert found["no-preemption"]["totals"]["unused_tokens"] == sum(UNUSED["no-preemption"])
     assert found["chunk6"]["iterations"] == str(Path("t/chunk6/iterations.jsonl"))
-    assert Path(found["chunk6"]["drawing"]).is_file()
+    assert Path(found["chunk6"]["trace"]).is_file()
 
 
 @pytest.mark.parametrize(

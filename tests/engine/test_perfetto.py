@@ -84,7 +84,7 @@ def test_a_decode_that_waits_leaves_a_hole() -> None:
     assert spans(slices(drawn(trace))["slot 0"], 1) == [("decode", 0, 1), ("decode", 2, 3)]
 
 
-def test_a_slot_that_a_batch_holds_after_its_member_ended_is_padding() -> None:
+def test_a_slot_that_a_batch_holds_after_its_member_ended_is_empty_inside() -> None:
     """A ended after the second step, and is active as long as B is."""
     trace = [
         iteration(0, prefill=[("A", 2), ("B", 2)], admitted="A B", emitted="A B", active="A B"),
@@ -94,7 +94,7 @@ def test_a_slot_that_a_batch_holds_after_its_member_ended_is_padding() -> None:
     ]
     found = slices(drawn(trace))
     assert spans(found["slot 0"], 0) == [("A", 0, 4)]
-    assert spans(found["slot 0"], 1) == [("prefill", 0, 1), ("decode", 1, 2), ("padding", 2, 4)]
+    assert spans(found["slot 0"], 1) == [("prefill", 0, 1), ("decode", 1, 2)]
     assert spans(found["slot 1"], 1) == [("prefill", 0, 1), ("decode", 1, 4)]
 
 

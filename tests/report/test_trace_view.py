@@ -88,6 +88,18 @@ def test_a_column_with_nothing_in_it_is_not_shown() -> None:
     assert table(varied, "Iterations").rows == [["0", "A", "7", "1.00 s"], ["1", "A", "", "250 ms"]]
 
 
+def test_steps_that_differ_by_the_rounding_of_a_clock_are_alike() -> None:
+    """0.3 - 0.2 is no other step than 0.1."""
+    trace = [iteration(0, decode="A", step_s=0.1), iteration(1, decode="A", step_s=0.3 - 0.2)]
+    assert [c.head for c in table(trace, "Iterations").columns] == ["#", "decode"]
+
+
+def test_of_an_engine_that_never_ran_only_the_totals_are_shown() -> None:
+    """A batch that waits for ever to fill."""
+    assert [found.title for found in tables(look(list))] == ["In all"]
+    assert "slots used – 0 of 0" in " ".join(printed([]).split())
+
+
 def test_a_long_trace_is_cut_in_the_middle() -> None:
     """20 rows of either end, and how many are left out."""
     trace = [iteration(n, admitted=f"r{n}", completed=f"r{n}") for n in range(1244)]
