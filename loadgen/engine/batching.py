@@ -30,9 +30,9 @@ class Scheduler:
     """The queue and its bound; who runs, and what a step holds, is decided by the batch.
 
     The bound counts what waits beyond the free slots: a newcomer finds the queue full when every free slot is
-    spoken for and `max_queue` more are waiting. A held batch has no free slot, nor has an engine whose memory
-    keeps the queue waiting. An idle engine has `max_sequences` of them, so that a bound of 0 still serves and
-    a batch may gather.
+    spoken for and `max_queue` more are waiting. A held batch has no free slot, nor has an engine that keeps
+    others waiting for want of memory, or until prompts may interrupt its decodes. An idle engine has
+    `max_sequences` of them, so that a bound of 0 still serves and a batch may gather.
 
     Raises ScenarioError where KV memory is to be counted and cannot be.
     """

@@ -56,8 +56,8 @@ class Continuous:
 
     @property
     def free_slots(self) -> int:
-        """Slots that newcomers may count on: none where memory keeps the queue waiting."""
-        return 0 if self._blocked == "memory" else self._slots - len(self.running)
+        """Slots that newcomers may count on: none while others wait for something else than a slot."""
+        return 0 if self._blocked in ("memory", "gate") else self._slots - len(self.running)
 
     def take(self, sequence: Sequence) -> bool:
         """Give a newcomer a free slot past the queue, where the engine does that."""
@@ -179,7 +179,7 @@ class Continuous:
         step.kv_blocks = self._memory.used_blocks if self._memory else 0
 
     def _gate_is_open(self) -> bool:
-        """Whether prompts may interrupt the decodes now: always, unless the engine names a ratio or a time."""
+        """Whether prompts may interrupt decodes now: always, unless the engine names a ratio or a time."""
         ratio, most_steps = self._engine.waiting_served_ratio, self._engine.max_waiting_tokens
         if not self._decoding or (ratio is None and most_steps is None):
             return True
@@ -324,7 +324,8 @@ class Continuous:
             return False
         if len(self.running) >= self._slots:
             return True
-        behind = self._engine.policy == "fcfs" and self._engine.admit == "tokens"
+        engine = self._engine
+        behind = engine.policy == "fcfs" and engine.admit == "tokens" and engine.full_queue == "reject"
         return behind and self._blocked in ("memory", "budget")
 
 
