@@ -9,8 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from loadgen import presets
+from loadgen.engine import simulate
 from loadgen.knobs import Engine, FixedCost, RooflineCost
-from loadgen.scenario import Scenario, ScenarioError, parse
+from loadgen.scenario import Scenario, ScenarioError, build, parse
+from loadgen.workload import draw
 
 LOAD = "load: {arrivals: {kind: burst}, num_requests: 1}\n"
 NAMED = {
@@ -134,6 +136,20 @@ def test_memory_beside_a_cost_without_a_gpu_must_be_given(name: str) -> None:
     with pytest.raises(ValidationError, match=r"kv.tokens is needed: a fixed cost has no GPU"):
         engine(name, cost=fixed)
     assert engine(name, cost=fixed, kv={"tokens": 9000}).kv is not None
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_every_preset_serves_a_load_to_its_end(name: str) -> None:
+    """Forty requests of mixed lengths, at a rate that the tutorial's queue of two can take."""
+    load = {
+        "arrivals": {"kind": "poisson", "rate": "0.05/s"},
+        "num_requests": 40,
+        "prompt_tokens": {"kind": "uniform", "min": 1, "max": 12},
+        "output_tokens": {"kind": "uniform", "min": 1, "max": 6},
+    }
+    asked = build({"engine": {"preset": name}, "load": load})
+    records = list(simulate(draw(asked), asked.engine, run_id="run"))
+    assert [r.outcome for r in records if r.phase != "tail"] == ["ok"] * 40
 
 
 class TestVariants:

@@ -76,7 +76,7 @@ def _refuse_unknown(name: str, known: list[str]) -> None:
     from loadgen.units import quoted
 
     if name not in known:
-        near = get_close_matches(name, known, n=1)
+        near = [longer for longer in known if longer.startswith(name)] or get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise ScenarioError(f"no preset, GPU or model {quoted(name)}; {hint}loadgen engines lists them")
 

@@ -56,6 +56,15 @@ def test_a_port_in_use_is_one_line(
         (["--engine", '{"cost": 3}'], "engine.cost"),
         (["--step", "1ms", "--gpu", "h100-80gb"], "--step"),
         (["--gpu", "abacus"], "h100-80gb"),
+        (["--preset", "vlm-v1"], "did you mean vllm-v1?"),
+        (
+            ["--order", "prefil_first"],
+            "engine.order: unknown value 'prefil_first', did you mean prefill_first?",
+        ),
+        (["--policy", "fifo"], "engine.policy"),
+        (["--set", "kv"], "--set wants KEY=VALUE"),
+        (["--preset", "vllm-v1", "--step", "5ms"], "engine: kv.tokens is needed: a fixed cost has no GPU"),
+        (["--preset", "vllm-v1", "--gpu", "l4"], "use gpus: 2"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value)[:30],
 )
@@ -75,14 +84,22 @@ mini-engine: dynamic, 64 sequences, a batch waits 50ms at most, a queue of 7, \
 roofline of llama-3-8b on a100-80gb + 2ms a step, speed 20
 """
 
+PRESET = ["--preset", "orca-max", "--kv-tokens", "9000", "--max-model-len", "1024", "--set", "max_queue=null"]
+OVER_PRESET = """\
+mini-engine: orca-max, continuous, 256 sequences, any number of tokens a step, whole prompts, \
+no bound on the queue, KV of 9,000 tokens (max_length), roofline of llama-3-8b on h100-80gb \
++ 2ms a step, speed 1
+"""
+
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ([], BARE),
+        (["own.yaml", *PRESET], OVER_PRESET),
         (["own.yaml", "--gpu", "a100-80gb", "--batching", "dynamic", "--speed", "20"], LAID_OVER),
     ],
-    ids=["bare", "scenario and flags"],
+    ids=["bare", "preset", "scenario and flags"],
 )
 def test_it_says_what_it_serves_beside_its_url(tmp_path: Path, words: list[str], said: str) -> None:
     """The URL alone on stdout; on stderr the engine in one line, flags laid over the scenario's."""
@@ -131,12 +148,14 @@ def test_attached_it_lives_as_long_as_its_stdin_is_held_open(tmp_path: Path) -> 
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize(("flag", "profile"), [("gpu", "gpu"), ("profile", "model")])
-def test_help_names_every_profile(flag: str, profile: str) -> None:
-    """In the order of the engine's own table."""
-    told = typing.get_type_hints(serve, include_extras=True)[flag].__metadata__[0].help
-    *first, last = profiles()[profile]
-    assert f"{', '.join(first)} or {last}." in told
+def test_every_profile_that_the_help_gives_as_an_example_exists() -> None:
+    """Of a GPU and of a model."""
+    told = typing.get_type_hints(serve, include_extras=True)
+    examples = {
+        of: told[of].__metadata__[0].help.split("such as ")[1].split(":")[0] for of in ("gpu", "profile")
+    }
+    assert examples["gpu"] in profiles()["gpu"]
+    assert examples["profile"] in profiles()["model"]
 
 
 @pytest.mark.parametrize("flag", ["--host", "--model"])
