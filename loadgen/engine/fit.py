@@ -18,6 +18,7 @@ from loadgen.scenario import ScenarioError
 
 _NAMES = ("weights", "per_token", "per_context_token", "overhead")
 _LEAST_ROWS = len(_NAMES)
+_RANGES = {"tokens": (1, 1e9), "contexts": (0, 1e12), "seconds": (1e-9, 1e6)}
 _GRID = 121
 _WIDE = 0.5  # an interval wider than this share of its constant is told
 
@@ -50,7 +51,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: Path) -> list[Measured]:
     """The rows of a CSV whose header names tokens, contexts and seconds, in any order, among others or not.
 
-    Raises ScenarioError, with the line, for what is no number or out of range, and for fewer than 4 rows.
+    Raises ScenarioError, with the line, for what is no number or out of range; and for fewer than 4 rows.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -84,9 +85,9 @@ def _cell(text: str | None, name: str, where: str) -> float:
         value = float(text or "")
     except ValueError:
         raise ScenarioError(f"{where}: {name}: {text or 'nothing'!r} is not a number") from None
-    least = "0 or more" if name == "contexts" else "above 0"
-    if not math.isfinite(value) or value < 0 or (value == 0 and name != "contexts"):
-        raise ScenarioError(f"{where}: {name}: {text} must be {least}")
+    least, most = _RANGES[name]
+    if not least <= value <= most:
+        raise ScenarioError(f"{where}: {name}: {text} must be from {least:g} to {most:g}")
     return value
 
 
