@@ -70,7 +70,7 @@ def _iteration(it: Iteration, alike: bool) -> list[str]:
     return [
         f"{it.iteration:,}",
         _names(it.decode),
-        _names([f"{_name(request)}:{tokens}" for request, tokens in it.prefill]),
+        _fitting([f"{_name(request)}:{tokens}" for request, tokens in it.prefill]),
         *map(_names, (it.emitted, it.preempted, it.rejected, it.admitted, it.completed, it.queue, it.active)),
         "" if it.unused_tokens is None else f"{it.unused_tokens:,}",
         f"{it.kv_blocks:,}" if it.kv_blocks else "",
@@ -133,13 +133,16 @@ def _name(request: str) -> str:
 
 
 def _names(requests: Sequence[str]) -> str:
+    return _fitting([_name(request) for request in requests])
+
+
+def _fitting(words: Sequence[str]) -> str:
     """As many as fit, and how many more there are."""
     said = ""
-    for place, request in enumerate(requests):
-        longer = f"{said} {_name(request)}".lstrip()
-        left = f" +{len(requests) - place:,}"
+    for place, word in enumerate(words):
+        longer = f"{said} {word}".lstrip()
         if said and len(longer) > NAMES_CELLS:
-            return said + left
+            return f"{said} +{len(words) - place:,}"
         said = longer
     return said
 

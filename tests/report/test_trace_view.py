@@ -115,6 +115,12 @@ def test_many_names_are_cut_and_counted() -> None:
     assert column(table([iteration(0, decode=names)], "Iterations"), "decode") == ["request-0 request-1 +62"]
 
 
+def test_a_long_name_is_cut_and_its_tokens_are_not() -> None:
+    """What the step computed is what the column is for."""
+    found = table([iteration(0, prefill=[("a-request-of-a-long-name", 512)])], "Iterations")
+    assert column(found, "prefill") == ["a-request-of-a-…:512"]
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_page(width: int) -> None:
     """Columns that do not fit are left out, and named."""
