@@ -40,6 +40,9 @@ class Outcome(StrEnum):
     ABORTED = "aborted"  # our own end of run; not the server's fault; left out of attainment
 
 
+NEVER_STARTED = "never started: it waits for a batch that will not fill"
+"""The error of a row that nothing could start any more, in a simulation."""
+
 PhaseName = Literal["warmup", "measured", "tail"]
 
 # What a file may hold. Instants: whole microseconds that a float can tell apart.

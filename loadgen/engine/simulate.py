@@ -19,13 +19,11 @@ from loadgen.engine.sequence import Sequence, Step
 from loadgen.engine.trace import Iteration
 from loadgen.knobs import Engine
 from loadgen.plan import Phase, Plan
-from loadgen.records import Outcome, PhaseName, RequestRecord
+from loadgen.records import NEVER_STARTED, Outcome, PhaseName, RequestRecord
 from loadgen.scenario import ScenarioError
 
 _PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
 _ROWS = 65_536  # of a plan made at once
-
-NEVER_STARTED = "never started: it waits for a batch that will not fill"
 
 
 def simulate(
@@ -57,7 +55,17 @@ def simulate(
     if engine.faults is not None:
         raise ScenarioError("engine.faults: they are the served engine's, and a simulation has none")
     _refuse_all_misfits(plan, Scheduler(engine))
-    return _Simulation(plan, engine, run_id, ignore_eos, prompt, patience_s, observe, each_step).records()
+    simulation = _Simulation(
+        plan=plan,
+        engine=engine,
+        run_id=run_id,
+        ignore_eos=ignore_eos,
+        prompt=prompt,
+        patience_s=patience_s,
+        observe=observe,
+        each_step=each_step,
+    )
+    return simulation.records()
 
 
 def _refuse_all_misfits(plan: Plan, scheduler: Scheduler) -> None:
@@ -79,30 +87,27 @@ class _Row:
     sequence: Sequence
 
 
+@dataclass(kw_only=True)
 class _Simulation:
-    def __init__(
-        self,
-        plan: Plan,
-        engine: Engine,
-        run_id: str,
-        ignore_eos: bool,
-        prompt: Callable[[int, int], str] | None,
-        patience_s: float,
-        observe: Callable[[Iteration], None] | None,
-        each_step: bool,
-    ) -> None:
-        self._engine = engine
-        self._scheduler = Scheduler(engine)
-        self._cost = step_cost(engine)
-        self._run_id = run_id
-        self._ignore_eos = ignore_eos
-        self._prompt = prompt if engine.kv is not None and engine.kv.prefix_cache else None
-        self._patience_s = patience_s
-        self._watch = _Watch(observe, engine.max_sequences, self._name) if observe else None
-        self._jumps = not (observe or each_step)
-        self._arrivals = chain.from_iterable(_rows(block) for block in chain((plan,), plan.tail()))
+    plan: Plan
+    engine: Engine
+    run_id: str
+    ignore_eos: bool
+    prompt: Callable[[int, int], str] | None
+    patience_s: float
+    observe: Callable[[Iteration], None] | None
+    each_step: bool
+
+    def __post_init__(self) -> None:
+        self._scheduler = Scheduler(self.engine)
+        self._cost = step_cost(self.engine)
+        kv = self.engine.kv
+        self._block_tokens = kv.block_tokens if kv is not None and kv.prefix_cache and self.prompt else None
+        self._watch = _Watch(self.observe, self.engine.max_sequences, self._name) if self.observe else None
+        self._jumps = not (self.observe or self.each_step)
+        self._arrivals = chain.from_iterable(_rows(block) for block in chain((self.plan,), self.plan.tail()))
         self._next = next(self._arrivals, None)
-        self._unended = len(plan)  # of the plan itself, the tail apart
+        self._unended = len(self.plan)  # of the plan itself, the tail apart
         self._open: dict[int, _Row] = {}
         # When each step ended: a sequence's tokens are slices of these, one for each run of steps without a
         # pause.
@@ -147,6 +152,8 @@ class _Simulation:
             sequence = row.sequence
             self._prepare(sequence)
             if (why := self._scheduler.refusal(sequence)) is not None:
+                if self._watch:
+                    self._watch.rejected.append(row.name)
                 yield self._end(row, self._refused(row, row.due_s, why, 400))
                 continue
             self._open[sequence.id] = row
@@ -163,12 +170,12 @@ class _Simulation:
                 yield self._end(loser, self._refused(loser, row.due_s, why, 429))
 
     def _prepare(self, sequence: Sequence) -> None:
-        if not self._ignore_eos:
+        if not self.ignore_eos:
             asked = sequence.max_tokens = sequence.output_tokens
-            sequence.output_tokens = answer_tokens(self._engine, asked, 1, sequence.id)
-        if self._prompt is not None and self._engine.kv is not None:
-            text = self._prompt(sequence.id, sequence.prompt_tokens)
-            sequence.prefix = block_hashes(text.encode(), self._engine.kv.block_tokens)
+            sequence.output_tokens = answer_tokens(self.engine, asked, 1, sequence.id)
+        if self._block_tokens is not None and self.prompt is not None:
+            text = self.prompt(sequence.id, sequence.prompt_tokens)
+            sequence.prefix = block_hashes(text.encode(), self._block_tokens)
 
     def _finish(self, step: Step, started_s: float) -> Iterator[RequestRecord]:
         now_s = self._ends_s[-1]
@@ -183,7 +190,7 @@ class _Simulation:
         """Nothing can happen any more, yet some wait."""
         for row in self._open.values():
             record = self._begun(row, Outcome.TIMEOUT_FIRST_TOKEN, status=200)
-            record.ended_s = _whole_us(row.due_s + self._patience_s)
+            record.ended_s = _whole_us(row.due_s + self.patience_s)
             record.error = NEVER_STARTED
             yield self._end(row, record)
 
@@ -207,18 +214,18 @@ class _Simulation:
             record.first_token_s = record.first_visible_s = record.first_event_s
             record.last_token_s = record.last_choice_s = int(instants_us[-1]) / 1e6
             record.gaps_us = np.diff(instants_us).tolist()
-            per_event = self._engine.tokens_per_chunk
+            per_event = self.engine.tokens_per_chunk
             record.event_tokens = 1 if per_event == 1 else _dealt(tokens, per_event, len(instants_us))
             record.output_tokens, record.tokens_from = tokens, "events"
         if outcome is Outcome.OK:
             record.prompt_tokens, record.tokens_from = sequence.prompt_tokens, "usage"
-            record.cached_tokens = sequence.cached_tokens if self._prompt is not None else None
+            record.cached_tokens = None if self._block_tokens is None else sequence.cached_tokens
             record.finish_reason = "stop" if tokens < sequence.asked_tokens else "length"
         return record
 
     def _events_us(self, sequence: Sequence, ended_s: float, *, is_over: bool) -> NDArray[np.int64]:
         """When its token events arrived."""
-        if self._engine.batching != "continuous" and self._engine.release == "batch":
+        if self.engine.batching != "continuous" and self.engine.release == "batch":
             instants_s = np.full(sequence.emitted_tokens if is_over else 0, ended_s)
         else:
             runs = [*sequence.emitted_in, (0, sequence.emitted_tokens)]
@@ -226,7 +233,7 @@ class _Simulation:
             for (first, before), (_, after) in pairwise(runs):
                 slices += self._ends_s[first : first + after - before]
             instants_s = np.frombuffer(slices) if slices else np.zeros(0)
-        if (size := self._engine.tokens_per_chunk) > 1:
+        if (size := self.engine.tokens_per_chunk) > 1:
             instants_s = _every(instants_s, size, with_rest=is_over)
         return np.rint(instants_s * 1e6).astype(np.int64)
 
@@ -235,9 +242,9 @@ class _Simulation:
         due_s = _whole_us(row.due_s)
         return RequestRecord(
             index=row.sequence.id,
-            request_id=f"{self._run_id}-{row.name}",
+            request_id=f"{self.run_id}-{row.name}",
             phase=row.phase,
-            model=self._engine.model_name,
+            model=self.engine.model_name,
             attempts=1,
             due_s=due_s,
             started_s=due_s,
@@ -267,6 +274,7 @@ class _Watch:
         self._observe = observe
         self._slots = slots
         self._name = name
+        self._active: dict[int, str] = {}  # held slots keep the names of members that have ended
         self.rejected: list[str] = []
 
     def saw(
@@ -274,6 +282,7 @@ class _Watch:
     ) -> None:
         named = self._name
         completing = [chunk.sequence for chunk in step.prefill if chunk.completes]
+        self._active = {s.id: self._active.get(s.id) or named(s) for s in scheduler.running}
         iteration = Iteration(
             iteration=step.number,
             start_s=started_s,
@@ -286,7 +295,7 @@ class _Watch:
             admitted=[named(s) for s in step.admitted],
             completed=[named(s) for s in ended],
             queue=[named(s) for s in scheduler.waiting],
-            active=[named(s) for s in scheduler.running],
+            active=list(self._active.values()),
             unused_tokens=step.unused_tokens,
             decode_waited=step.waited > 0,
             kv_blocks=step.kv_blocks,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadgen.records import Floats, Outcome
+from loadgen.records import NEVER_STARTED, Floats, Outcome
 from loadgen.run import Health, Run
 from loadgen.stats.law import declared, departures
 from loadgen.stats.metrics import gaps_of, span_s
@@ -37,6 +37,7 @@ class Limits:
 
 
 LIMITS = Limits()
+_NAMED = 10  # requests that a finding names
 OTHER_LENGTHS = "output_tokens"  # the work was not the one asked for: no comparison
 ZERO_GAPS = "zero_gaps"  # leaves ITL without a judgement, though TTFT and E2E stand
 
@@ -45,7 +46,7 @@ def judge_validity(run: Run, metrics: Mapping[str, Distribution], offered_rps: f
     """What speaks against the run's figures, or what a reader should know of them; empty for a clean run."""
     health, less = run.header.health, _less(run)
     found = [*_wholeness(run), *_send_lag(run, metrics, offered_rps, less), *_sent(run, less)]
-    found += [*_tokens(run), *_zero_gaps(run), *_arrivals(run)]
+    found += [*_stuck(run), *_tokens(run), *_zero_gaps(run), *_arrivals(run)]
     return found + list(_client(health, metrics, less)) if health else found
 
 
@@ -116,6 +117,20 @@ def _sent(run: Run, less: str) -> Iterator[Finding]:
     if lost > (1 - LIMITS.started) * due:
         text = f"{due - lost} of {due} requests due were started; at least {LIMITS.started:.1%} must be"
         yield _invalid("not_started", text, "a client process was lost or starved: run again")
+
+
+def _stuck(run: Run) -> Iterator[Finding]:
+    r = run.records
+    stuck = [name for name, error in zip(r.request_id, r.error, strict=True) if error == NEVER_STARTED]
+    if stuck:
+        names = ", ".join(name.removeprefix(f"{run.header.run_id}-") for name in stuck[:_NAMED])
+        more = f" and {len(stuck) - _NAMED} more" if len(stuck) > _NAMED else ""
+        yield Finding(
+            name="never_started",
+            effect="warning",
+            text=f"{len(stuck)} requests can never start, since their batch will not fill: {names}{more}",
+            remedy="give max_wait a time, or ask for a multiple of max_sequences",
+        )
 
 
 def _tokens(run: Run) -> Iterator[Finding]:

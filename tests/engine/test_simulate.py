@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loadgen.engine import simulate
 from loadgen.knobs import Engine, RooflineCost
 from loadgen.plan import Phase, Plan
-from loadgen.records import Outcome, RequestRecord
+from loadgen.records import NEVER_STARTED, Outcome, RequestRecord
 from loadgen.scenario import ScenarioError
 from tests.engine.driving import Row, drive, fixed, plan
 from tests.engine.test_batching import ENGINES
@@ -153,6 +153,83 @@ def test_an_unknown_gpu_is_said_before_any_record() -> None:
     """The call itself raises, not the first record."""
     with pytest.raises(ScenarioError):
         simulate(plan([(0.0, 1, 1)]), engine(cost=RooflineCost(gpu="abacus")), run_id="r")
+
+
+def test_a_batch_that_never_fills_ends_with_rows_that_time_out_and_say_why() -> None:
+    """Five rows, batches of four that wait for ever: the fifth gives up 30 s after it was due."""
+    rows: list[Row] = [(0.1 * i, 1, 2) for i in range(5)]
+    forever = engine(batching="static", max_sequences=4, max_wait="forever")
+    found = by_index(simulate(plan(rows), forever, run_id="r", patience_s=30))
+    assert [found[i].outcome for i in range(5)] == [Outcome.OK] * 4 + [Outcome.TIMEOUT_FIRST_TOKEN]
+    assert (found[4].error, found[4].ended_s) == (NEVER_STARTED, 30.4)
+
+
+def test_a_row_too_long_for_the_engine_is_refused_as_the_server_would() -> None:
+    """A context of 20 tokens: 15 + 6 get a 400 and the reason when due, 15 + 5 run."""
+    found = by_index(simulate(plan([(0.0, 15, 5), (0.5, 15, 6)]), engine(max_length=20), run_id="r"))
+    assert found[0].outcome is Outcome.OK
+    assert (found[1].outcome, found[1].status, found[1].ended_s) == (Outcome.HTTP_ERROR, 400, 0.5)
+    assert found[1].error is not None
+    assert "context of 20" in found[1].error
+
+
+def test_a_load_of_which_nothing_could_ever_run_is_refused_at_once() -> None:
+    """The shortest row needs more KV memory than there is: a ScenarioError that says how much."""
+    tiny = engine(kv={"tokens": 32, "block_tokens": 16}, preempt="memory")
+    with pytest.raises(ScenarioError, match="shortest request .* 3 blocks of KV memory, and there are 2"):
+        simulate(plan([(0.0, 30, 9), (0.0, 90, 9)]), tiny, run_id="r")
+
+
+def test_faults_are_the_servers() -> None:
+    """A simulation asked for them says so."""
+    with pytest.raises(ScenarioError, match="faults"):
+        simulate(plan([(0.0, 1, 1)]), engine(faults={"drop_after": 1}), run_id="r")
+
+
+def test_tokens_leave_in_events_of_several_and_the_rest_with_the_last() -> None:
+    """Seven tokens three at a time, steps of 10 ms: events at 30, 60 and 70 ms of 3, 3 and 1 tokens."""
+    (record,) = simulate(plan([(0.0, 1, 7)]), engine(tokens_per_chunk=3), run_id="r")
+    assert (record.first_token_s, record.gaps_us) == (0.03, [30_000, 10_000])
+    assert (record.event_tokens, record.output_tokens) == ([3, 3, 1], 7)
+
+
+def test_a_batch_released_together_gives_all_its_tokens_at_its_end() -> None:
+    """Answers of 2 and 5 tokens in a batch that lasts 50 ms: both come whole at 50 ms."""
+    together = engine(batching="static", max_sequences=2, release="batch")
+    found = by_index(simulate(plan([(0.0, 1, 2), (0.0, 1, 5)]), together, run_id="r"))
+    assert [(r.first_token_s, r.ended_s, r.gaps_us) for r in found.values()] == [
+        (0.05, 0.05, [0]),
+        (0.05, 0.05, [0] * 4),
+    ]
+
+
+def test_where_answers_end_by_themselves_they_stop_short_of_what_was_asked() -> None:
+    """An engine whose answers have three tokens: asked for nine, they stop; asked for two, they are cut."""
+    ends = engine(eos={"kind": "fixed", "tokens": 3})
+    found = by_index(simulate(plan([(0.0, 1, 9), (0.0, 1, 2)]), ends, run_id="r", ignore_eos=False))
+    assert [
+        (found[i].output_tokens, found[i].asked_output_tokens, found[i].finish_reason) for i in (0, 1)
+    ] == [
+        (3, 9, "stop"),
+        (2, 2, "length"),
+    ]
+
+
+def test_a_prompt_seen_before_costs_only_what_is_new_of_it() -> None:
+    """Steps of 1 ms a token: 32 tokens of prompt again, of which a prefix cache holds one block of 16 (of the
+    second at least a token must be computed): 16 ms instead of 32 to the first token.
+    """
+    cached = engine(
+        cost=fixed("1us", "1ms"),
+        kv={"tokens": 320, "prefix_cache": True},
+        preempt="memory",
+        prefill_chunk=None,
+    )
+    text = "tale" * 32
+    found = by_index(
+        simulate(plan([(0.0, 32, 1), (1.0, 32, 1)]), cached, run_id="r", prompt=lambda _index, _tokens: text)
+    )
+    assert [(r.cached_tokens, r.first_token_s) for r in found.values()] == [(0, 0.032001), (16, 1.016001)]
 
 
 SECONDS = st.integers(0, 40_000).map(lambda ms: ms / 1000)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadgen.records import Outcome
+from loadgen.records import NEVER_STARTED, Outcome
 from loadgen.run import Health, Run
 from loadgen.stats import Finding, summarize
 from tests.records import failed, ok, run_of
@@ -186,6 +186,14 @@ def test_rows_that_never_started() -> None:
         rows = [ok(i, i / 100) for i in range(1000 - lost)]
         rows += [failed(1000 - i, 9.99, Outcome.BROKEN, started_s=None) for i in range(1, lost + 1)]
         assert effects(run_of(rows)) == expected
+
+
+def test_rows_whose_batch_will_never_fill_are_named() -> None:
+    """Twelve of them: ten by name, and how many more."""
+    rows = [failed(i, 1.0, Outcome.TIMEOUT_FIRST_TOKEN, error=NEVER_STARTED) for i in range(12)]
+    text = found(run_of([*rows, ok(12, 2.0)]))["never_started"].text
+    assert text.startswith("12 requests can never start")
+    assert text.endswith("0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more")
 
 
 def test_prompts_of_another_length_than_asked() -> None:
