@@ -14,7 +14,7 @@ LEVELS = {
     "units": 0, "strict_yaml": 0, "fields": 0, "faults": 0, "laws": 0, "presets": 0, "knobs": 0, "scenario": 0,
     "plan": 0, "records": 0, "run": 0,
     "workload": 1, "stats": 1, "engine": 1, "timer": 1,
-    "client": 2, "engine.device": 2, "engine.serve": 2,
+    "client": 2, "engine.device": 2, "engine.faults": 2, "engine.reply": 2, "engine.serve": 2,
     "drive": 3, "compare": 3,
     "report": 4,
     "cli": 5, "__main__": 5,

@@ -42,27 +42,8 @@ def shape(step: Step) -> tuple[list[tuple[int, int]], list[int], list[int]]:
     return prefill, [s.id for s in step.decode], [s.id for s in step.emits]
 
 
-# --- how many slots stay empty
-# -----------------------------------------------------------------------------------
-
-
-def test_static_batching_leaves_slots_empty_that_continuous_batching_fills() -> None:
-    """Outputs 4, 2, 2 in two slots: static takes 6 steps with 4 slots empty, continuous 4 steps with none."""
-    rows: list[Row] = [(0, 1, 4), (0, 1, 2), (0, 1, 2)]
-    for batching, steps, empty in (("static", 6, 4), ("continuous", 4, 0)):
-        trace = drive(engine(batching, max_sequences=2, max_wait=0), rows)
-        assert len(trace.steps) == steps
-        assert 2 * steps - sum(len(step.emits) for step in trace.steps) == empty
-
-
-def test_a_static_batch_pays_for_its_longest_member_in_every_slot() -> None:
-    """Eight answers of 765 tokens in all, the longest 200: 1,600 slot-steps, of which 52.19 % are waste."""
-    outputs = (20, 45, 80, 120, 150, 90, 60, 200)
-    trace = drive(engine("static", max_sequences=8), [(0, 16, output) for output in outputs])
-    slot_steps = sum(len(step.prefill) + len(step.decode) for step in trace.steps)
-    useful = sum(len(step.emits) for step in trace.steps)
-    assert (slot_steps, useful) == (1600, 765)
-    assert 1 - useful / slot_steps == pytest.approx(0.5219, abs=5e-5)
+# --- a batch that is held
+# ----------------------------------------------------------------------------------------
 
 
 def test_a_static_batch_pads_its_prompts_and_its_contexts_to_the_longest() -> None:

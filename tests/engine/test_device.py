@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from loadgen.engine import simulate
-from loadgen.engine.batching import Sequence
+from loadgen.engine.choice import Choice
 from loadgen.engine.device import Call, Device
+from loadgen.engine.sequence import Sequence
 from loadgen.knobs import Engine
 from tests.engine.driving import Row, fixed, plan
 
@@ -55,10 +56,13 @@ class Seen:
 
     def __init__(self, clock: JumpingClock, number: int, row: Row) -> None:
         self.tokens_ns: list[int] = []
-        self.call = Call(
-            Sequence(number, row[1], row[2]),
-            lambda _n: self.tokens_ns.append(clock.now_ns()),
-        )
+        self.tokens: list[int] = []
+        self.call = Call([Choice(0, Sequence(number, row[1], row[2]))], self.told)
+        self._clock = clock
+
+    def told(self, choice: Choice) -> None:
+        self.tokens_ns.append(self._clock.now_ns())
+        self.tokens.append(choice.sequence.emitted_tokens)
 
 
 async def ran(

@@ -1,4 +1,4 @@
-"""OpenAI's words, without sockets: what a body asks for, and the events of an answer."""
+"""OpenAI's words, without sockets: what a body asks for, and what an error says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.engine.dialect import MAX_OUTPUT_TOKENS, Answer, Ask, Refusal, read_chat, read_completion
+from loadgen.engine.dialect import Ask, Refusal, read_chat, read_completion, read_tokenize
+from loadgen.engine.text import MAX_OUTPUT_TOKENS
 
 
 def chat(**body: Any) -> Ask:
@@ -52,17 +53,48 @@ def test_a_completion_counts_bytes_or_ids(prompt: object, tokens: int) -> None:
 
 def test_the_answers_length_is_what_was_asked() -> None:
     """max_completion_tokens before max_tokens; 128 for a chat, 16 for a completion that says nothing."""
-    assert chat().output_tokens == 128
-    assert chat(max_tokens=7).output_tokens == 7
-    assert chat(max_tokens=7, max_completion_tokens=5).output_tokens == 5
-    assert completion().output_tokens == 16
-    assert completion(max_tokens=1, ignore_eos=False).output_tokens == 1
+    assert chat().max_tokens == 128
+    assert chat(max_tokens=7).max_tokens == 7
+    assert chat(max_tokens=7, max_completion_tokens=5).max_tokens == 5
+    assert completion().max_tokens == 16
 
 
 def test_unknown_keys_and_nulls_change_nothing() -> None:
     """Clients send more than an engine without sampling needs."""
-    nulls = {"n": None, "stream": None, "stream_options": None, "max_tokens": None}
-    assert chat(temperature=0.3, tools=[], user="u", seed=1, ignore_eos=True, **nulls) == chat()
+    nulls = dict.fromkeys(("n", "stream", "stream_options", "max_tokens", "min_tokens", "stop", "seed"))
+    assert chat(temperature=0.3, tools=[], user="u", logprobs=True, top_logprobs=3, **nulls) == chat()
+
+
+def test_what_a_body_says_of_its_answer_is_heard() -> None:
+    """One stop string or several; the rest as it stands."""
+    asked = chat(stop="x", n=3, priority=-2, seed=7, ignore_eos=True, min_tokens=4)
+    assert (asked.stop, asked.n, asked.priority, asked.seed) == (("x",), 3, -2, 7)
+    assert (asked.ignore_eos, asked.min_tokens) == (True, 4)
+    assert completion(stop=["x", "y"]).stop == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("body", "tokens"),
+    [
+        ({"prompt": "abcdé"}, [0x64636261, 0xA9C3]),
+        (
+            {"messages": [{"role": "system", "content": "ab"}, {"role": "user", "content": "cd"}]},
+            [0x64636261],
+        ),
+        ({"prompt": ""}, [0]),
+    ],
+)
+def test_the_ids_of_a_text_are_its_bytes_by_four(body: dict[str, Any], tokens: list[int]) -> None:
+    """By hand: a is 0x61, é is 0xC3 0xA9. As a prompt they are as long as the text."""
+    assert read_tokenize(json.dumps(body | {"model": "m"}).encode()) == ("m", tokens)
+    assert completion(prompt=tokens).prompt_tokens == len(tokens)
+
+
+@pytest.mark.parametrize("body", [{}, {"prompt": "x", "messages": [{"role": "user"}]}, {"prompt": 7}])
+def test_one_text_can_be_tokenized_at_a_time(body: dict[str, Any]) -> None:
+    """A prompt, or messages."""
+    with pytest.raises(Refusal):
+        read_tokenize(json.dumps(body).encode())
 
 
 BAD_BODIES = [
@@ -78,9 +110,15 @@ BAD_BODIES = [
     (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": "many"}', "max_tokens"),
     (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": true}', "max_tokens"),
     (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "max_tokens"),
-    (b'{"messages": [{"role": "user", "content": "x"}], "max_completion_tokens": -1}', "max_tokens"),
+    (
+        b'{"messages": [{"role": "user", "content": "x"}], "max_completion_tokens": -1}',
+        "max_completion_tokens",
+    ),
     (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1e9}', "max_tokens"),
-    (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "n = 2"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "n": 0}', "$.n"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "n": 129}', "$.n"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "stop": ""}', "$.stop"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 3, "min_tokens": 4}', "min_tokens 4"),
     (b'{"messages": [{"role": "user", "content": "x"}], "stream": "yes"}', "stream"),
     (b'{"messages": [{"role": "user", "content": "x"}], "stream_options": {}}', "stream_options"),
 ]
@@ -98,11 +136,37 @@ def test_a_bad_body_is_a_400_that_names_what_is_wrong(body: bytes, words: str) -
     assert set(error) == {"message", "type", "param", "code"}
 
 
-@pytest.mark.parametrize("prompt", ["", [], ["a", "b"], None, 7])
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"stream_options": {"include_usage": 1}, "stream": True}, "stream_options"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages"),
+        ({"messages": None}, "messages"),
+        ({"stream_options": {}}, "stream_options"),
+        ({"min_tokens": 200}, "min_tokens"),
+    ],
+)
+def test_an_error_names_the_parameter(body: dict[str, Any], param: str) -> None:
+    """As OpenAI's do."""
+    with pytest.raises(Refusal) as caught:
+        chat(**body)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("prompt", ["", [], ["a", "b"], None, 7, [-1], [2**32], [1.5]])
 def test_an_empty_or_strange_prompt_is_a_400(prompt: object) -> None:
-    """One text, or one list of ids."""
-    with pytest.raises(Refusal):
+    """One text, or one list of ids that have four bytes each."""
+    with pytest.raises(Refusal) as caught:
         completion(prompt=prompt)
+    assert caught.value.param == "prompt"
+
+
+def test_a_list_of_prompts_is_refused_in_words() -> None:
+    """OpenAI's API has it; most servers' clients do not use it."""
+    with pytest.raises(Refusal) as caught:
+        completion(prompt=["a", "b"])
+    assert "one text, or one list of token ids" in caught.value.message
 
 
 @given(
@@ -115,56 +179,4 @@ def test_no_body_whatever_does_anything_but_ask_or_be_refused(body: bytes) -> No
     """Any bytes."""
     for read in (read_chat, read_completion):
         with suppress(Refusal):
-            assert 1 <= read(body).output_tokens <= MAX_OUTPUT_TOKENS
-
-
-def said(ask: Ask) -> list[Any]:
-    """The stream of an answer, decoded."""
-    answer = Answer(ask, 'a "model"', "x1", created=17)
-    stream = b"".join(event for k in range(ask.output_tokens) for event in answer.events(k + 1))
-    *events, done, rest = stream.split(b"\n\n")
-    assert (done, rest) == (b"data: [DONE]", b"")
-    return [json.loads(event.removeprefix(b"data: ")) for event in events]
-
-
-def test_a_chat_stream_is_role_then_tokens_then_usage() -> None:
-    """The finish reason is on the last token's event; the usage event has no choices."""
-    events = said(chat(max_tokens=2, stream=True, stream_options={"include_usage": True}))
-    header = {"id": "chatcmpl-x1", "object": "chat.completion.chunk", "created": 17, "model": 'a "model"'}
-    assert [{key: event[key] for key in header} for event in events] == [header] * 4
-    assert [[(c["delta"], c["finish_reason"]) for c in event["choices"]] for event in events] == [
-        [({"role": "assistant", "content": ""}, None)],
-        [({"content": " t0"}, None)],
-        [({"content": " t1"}, "length")],
-        [],
-    ]
-    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
-    assert [event.get("usage") for event in events] == [None, None, None, usage]
-
-
-def test_a_completion_stream_is_tokens_alone_where_no_usage_was_asked() -> None:
-    """No role, and [DONE] right after the last token."""
-    events = said(completion(max_tokens=3, stream=True))
-    assert [event["choices"][0]["text"] for event in events] == [" t0", " t1", " t2"]
-    assert [event["choices"][0]["finish_reason"] for event in events] == [None, None, "length"]
-    assert {(event["object"], event["id"]) for event in events} == {("text_completion", "cmpl-x1")}
-
-
-def test_usage_can_go_along_with_every_event() -> None:
-    """continuous_usage_stats counts up from 0 at the role event."""
-    options = {"include_usage": True, "continuous_usage_stats": True}
-    events = said(chat(max_tokens=2, stream=True, stream_options=options))
-    assert [event["usage"]["completion_tokens"] for event in events] == [0, 1, 2, 2]
-    alone = said(chat(max_tokens=2, stream=True, stream_options={"continuous_usage_stats": True}))
-    assert not any("usage" in event for event in alone), "usage has to be asked for"
-
-
-def test_a_whole_answer_has_text_and_usage() -> None:
-    """The same words as the stream's, in one object."""
-    whole = json.loads(Answer(chat(max_tokens=3), "m", "x1", created=17).whole())
-    assert whole["object"] == "chat.completion"
-    assert whole["choices"][0]["message"] == {"role": "assistant", "content": " t0 t1 t2"}
-    assert whole["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
-    whole = json.loads(Answer(completion(max_tokens=2), "m", "x1", created=17).whole())
-    assert (whole["object"], whole["choices"][0]["text"]) == ("text_completion", " t0 t1")
-    assert whole["choices"][0]["finish_reason"] == "length"
+            assert 1 <= read(body).max_tokens <= MAX_OUTPUT_TOKENS

@@ -19,7 +19,8 @@ from aiohttp import web
 from loadgen.engine import serve as serve_module
 from loadgen.engine import simulate
 from loadgen.engine.batching import Scheduler
-from loadgen.engine.dialect import Answer
+from loadgen.engine.choice import Choice
+from loadgen.engine.reply import Reply
 from loadgen.knobs import Engine, RooflineCost
 from loadgen.scenario import ScenarioError
 from tests.engine.driving import fixed, plan, served
@@ -289,24 +290,25 @@ def test_a_connection_that_closes_in_the_turn_of_a_write_is_no_news(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Before the headers (0) or right after any of three tokens, before the server could be told."""
-    real = serve_module._writer
 
-    def closing(request: web.Request, answer: Answer) -> Callable[[int], None]:
-        assert request.transport is not None
-        write, abort = real(request, answer), request.transport.abort
+    class Closing(Reply):
+        def __init__(self, request: web.Request, *args: Any, **more: Any) -> None:
+            super().__init__(request, *args, **more)
+            assert request.transport is not None
+            tell, abort = self.emit, request.transport.abort
 
-        def write_and_close(number: int) -> None:
-            write(number)
-            if number == at:
+            def tell_and_close(choice: Choice) -> None:
+                tell(choice)
+                if choice.told_tokens == at:
+                    abort()
+
+            self.emit = tell_and_close
+            if at == 0:
                 abort()
-
-        if at == 0:
-            abort()
-        return write_and_close
 
     async def go() -> None:
         async with served(Engine(max_sequences=1, cost=fixed("1ms"))) as engine:
-            monkeypatch.setattr(serve_module, "_writer", closing)
+            monkeypatch.setattr(serve_module, "Reply", Closing)
             reader, writer = await connected(engine.url)
             writer.write(post(stream=True, max_tokens=3))
             with suppress(ConnectionError):

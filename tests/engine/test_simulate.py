@@ -176,7 +176,7 @@ def test_a_row_too_long_for_the_engine_is_refused_as_the_server_would() -> None:
 def test_a_load_of_which_nothing_could_ever_run_is_refused_at_once() -> None:
     """The shortest row needs more KV memory than there is: a ScenarioError that says how much."""
     tiny = engine(kv={"tokens": 32, "block_tokens": 16}, preempt="memory")
-    with pytest.raises(ScenarioError, match="shortest request .* 3 blocks of KV memory, and there are 2"):
+    with pytest.raises(ScenarioError, match=r"shortest request .* 3 blocks of KV memory, and there are 2"):
         simulate(plan([(0.0, 30, 9), (0.0, 90, 9)]), tiny, run_id="r")
 
 

@@ -193,7 +193,7 @@ def test_rows_whose_batch_will_never_fill_are_named() -> None:
     rows = [failed(i, 1.0, Outcome.TIMEOUT_FIRST_TOKEN, error=NEVER_STARTED) for i in range(12)]
     text = found(run_of([*rows, ok(12, 2.0)]))["never_started"].text
     assert text.startswith("12 requests can never start")
-    assert text.endswith("0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more")
+    assert text.endswith(": r0, r1, r2, r3, r4, r5, r6, r7, r8, r9 and 2 more")
 
 
 def test_prompts_of_another_length_than_asked() -> None:
