@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from loadgen.engine.batching import Idle, Scheduler, Sequence, Step
+from loadgen.engine.batching import Scheduler
+from loadgen.engine.choice import Choice
 from loadgen.engine.cost import step_cost
+from loadgen.engine.metrics import Levels, Metrics
+from loadgen.engine.sequence import Idle, Sequence, Step
 from loadgen.knobs import Engine
 from loadgen.timer import Timer
 
@@ -25,7 +28,7 @@ class Stamps(msgspec.Struct):
     first and last token were handed out.
     """
 
-    accept_ns: int | None = None
+    accept_ns: int
     admit_ns: int | None = None
     first_token_ns: int | None = None
     last_token_ns: int | None = None
@@ -33,15 +36,17 @@ class Stamps(msgspec.Struct):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A sequence and who waits for it: `emit` is told each token's number, from 1. `over` is set before the
-    last of them, or when the call is cancelled. It is no future, since whoever waits for it may be cancelled
-    at any moment, and would cancel a future along.
+    """A request and who waits for it: `emit` is told of each choice that has new tokens. `over` is set with
+    the last of them, or when the call is cancelled, or dropped from a full queue. It is no future, since
+    whoever waits for it may be cancelled at any moment, and would cancel a future along.
     """
 
-    sequence: Sequence
-    emit: Callable[[int], None]
+    choices: list[Choice]
+    emit: Callable[[Choice], None]
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    stamps: Stamps = field(default_factory=Stamps)
+    stamps: Stamps = field(default_factory=lambda: Stamps(0))
+    unended: int = 0
+    is_dropped: bool = False
 
 
 class Device:
@@ -53,38 +58,64 @@ class Device:
     """
 
     def __init__(self, engine: Engine, timer: Timer, speed: float = 1.0) -> None:
+        self.metrics = Metrics()
         self._scheduler = Scheduler(engine)
-        self._cost = step_cost(engine.cost)
+        self._cost = step_cost(engine)
         self._timer = timer
         self._origin_ns = timer.now_ns()
         self._ns_per_s = 1e9 / speed  # wall nanoseconds in one of the engine's seconds
-        self._calls: dict[int, Call] = {}
+        self._tokens_per_event = engine.tokens_per_chunk
+        self._by_batch = engine.batching != "continuous" and engine.release == "batch"
+        self._caches = engine.kv is not None and engine.kv.prefix_cache
+        self._wanted: dict[int, tuple[Call, Choice]] = {}  # by sequence
         self._resting = False
-        self._steps = 0
-        self._slips = 0
         self._late_ns: deque[int] = deque(maxlen=_KEPT_STEPS)
 
+    def refusal(self, call: Call) -> str | None:
+        """Why it could never be answered here; None where it can."""
+        return self._scheduler.refusal(call.choices[0].sequence)  # they differ in what they answer alone
+
     def submit(self, call: Call) -> bool:
-        """Queue a call; False when the queue is full."""
-        if not self._scheduler.add(call.sequence, self._now_s()):
-            return False
+        """Queue a call's choices, all or none; False when the queue is full."""
+        now_s = self._now_s()
+        for choice in call.choices:
+            refused = self._scheduler.add(choice.sequence, now_s)
+            if refused is None:
+                continue
+            self.metrics.rejected += 1
+            if refused.id not in self._wanted:  # it is one of these
+                self._withdraw(call)
+                return False
+            self._drop(self._wanted[refused.id][0])
         call.stamps.accept_ns = self._timer.now_ns()
-        self._calls[call.sequence.id] = call
+        call.unended = len(call.choices)
+        self._wanted |= {choice.sequence.id: (call, choice) for choice in call.choices}
         if self._resting:
             self._timer.ring()
         return True
 
     def cancel(self, call: Call) -> None:
         """Its client is gone. Nothing happens to a call that is over, or was never taken."""
-        if self._calls.pop(call.sequence.id, None) is not None:
-            self._scheduler.cancel(call.sequence.id)
+        self.metrics.finished["abort"] += self._withdraw(call)
+
+    def _drop(self, call: Call) -> None:
+        call.is_dropped = True
+        self._withdraw(call)
+
+    def _withdraw(self, call: Call) -> int:
+        """Forget what has not ended; how many choices that are."""
+        unended = [c.sequence.id for c in call.choices if self._wanted.pop(c.sequence.id, None)]
+        for choice in call.choices:
+            self._scheduler.cancel(choice.sequence.id)
+        if unended:
             call.over.set()
+        return len(unended)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until no call is left, for `timeout_s` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                for call in list(self._calls.values()):
+                for call, _ in list(self._wanted.values()):
                     await call.over.wait()
 
     def punctuality(self) -> dict[str, float | None]:
@@ -92,7 +123,13 @@ class Device:
         late_us = np.percentile(self._late_ns, (50, 99, 100)) / 1e3 if self._late_ns else None
         figures = (None,) * 3 if late_us is None else late_us.tolist()
         named = zip(("late_p50_us", "late_p99_us", "late_max_us"), figures, strict=True)
-        return {"steps": self._steps, "slips": self._slips, **dict(named)}
+        return {"steps": self.metrics.late_s.count, "slips": self.metrics.slips, **dict(named)}
+
+    def levels(self) -> Levels:
+        """What goes up and down, as it is now."""
+        scheduler, memory = self._scheduler, self._scheduler.memory
+        share = memory.used_blocks / memory.total_blocks if memory else 0.0
+        return Levels(len(scheduler.running), len(scheduler.waiting), share, scheduler.preemptions)
 
     async def run(self) -> None:
         start_s = self._now_s()
@@ -115,32 +152,73 @@ class Device:
         end_s = start_s + self._cost(step)
         await self._timer.until(self._instant_ns(end_s))
         late_s = self._now_s() - end_s
-        self._steps += 1
-        self._late_ns.append(round(late_s * self._ns_per_s))
-        self._scheduler.finish(step)
-        self._emit(step)
+        self._account(step, late_s)
+        await self._hand_out(step, self._scheduler.finish(step))
         if late_s <= end_s - start_s:
             return end_s
-        self._slips += 1
+        self.metrics.slips += 1
         return self._now_s()
 
     def _stamp_admitted(self, step: Step) -> None:
-        for chunk in step.prefill:
-            if chunk.start == 0:
-                self._calls[chunk.sequence.id].stamps.admit_ns = self._timer.now_ns()
-
-    def _emit(self, step: Step) -> None:
-        for sequence in step.emits:
-            call = self._calls.get(sequence.id)
-            if call is None:  # cancelled while the step ran
+        for sequence in step.admitted:
+            call, choice = self._wanted.get(sequence.id, (None, None))
+            if call is None or choice is None or choice.is_admitted:  # cancelled, or back from a preemption
                 continue
-            if sequence.emitted_tokens == 1:
-                call.stamps.first_token_ns = self._timer.now_ns()
-            if sequence.emitted_tokens == sequence.output_tokens:
-                call.stamps.last_token_ns = self._timer.now_ns()
-                del self._calls[sequence.id]
-                call.over.set()
-            call.emit(sequence.emitted_tokens)
+            choice.is_admitted = True
+            now_ns = self._timer.now_ns()
+            if call.stamps.admit_ns is None:
+                call.stamps.admit_ns = now_ns
+            self.metrics.queue_s.add((now_ns - call.stamps.accept_ns) / 1e9)
+            if self._caches:
+                self.metrics.prefix_queries += sequence.prompt_tokens
+                self.metrics.prefix_hits += sequence.cached_tokens
+
+    def _account(self, step: Step, late_s: float) -> None:
+        late_ns = round(late_s * self._ns_per_s)
+        self._late_ns.append(late_ns)
+        self.metrics.late_s.add(late_ns / 1e9)
+        self.metrics.step_tokens.add(step.tokens)
+        self.metrics.generation_tokens += sum(not sequence.cancelled for sequence in step.emits)
+
+    async def _hand_out(self, step: Step, ended: list[Sequence]) -> None:
+        """Tell everybody who has new tokens to be told of."""
+        begun_ns, told = self._timer.now_ns(), 0
+        for sequence in ended if self._by_batch else step.emits:
+            call, choice = self._wanted.get(sequence.id, (None, None))
+            if call is None or choice is None:  # cancelled while the step ran
+                continue
+            is_last = sequence.emitted_tokens == sequence.output_tokens
+            if is_last or sequence.emitted_tokens % self._tokens_per_event == 0:
+                self._tell(call, choice, is_last=is_last)
+                told += 1
+        if told:
+            await asyncio.sleep(0)  # uvloop writes at the end of its turn
+            fan_out_s = (self._timer.now_ns() - begun_ns) / 1e9
+            self.metrics.fan_out_s.add(fan_out_s)
+            self.metrics.fan_out_per_stream_s.add(fan_out_s / told)
+
+    def _tell(self, call: Call, choice: Choice, *, is_last: bool) -> None:
+        now_ns, metrics = self._timer.now_ns(), self.metrics
+        if choice.told_ns is None:
+            metrics.prompt_tokens += choice.sequence.prompt_tokens
+            metrics.ttft_s.add((now_ns - call.stamps.accept_ns) / 1e9)
+            if call.stamps.first_token_ns is None:
+                call.stamps.first_token_ns = now_ns
+        else:
+            metrics.gap_s.add((now_ns - choice.told_ns) / 1e9)
+        choice.told_ns = now_ns
+        if is_last:
+            self._end(call, choice, now_ns)
+        call.emit(choice)
+
+    def _end(self, call: Call, choice: Choice, now_ns: int) -> None:
+        self.metrics.finished[choice.finish_reason] += 1
+        self.metrics.e2e_s.add((now_ns - call.stamps.accept_ns) / 1e9)
+        del self._wanted[choice.sequence.id]
+        call.unended -= 1
+        if call.unended == 0:
+            call.stamps.last_token_ns = now_ns
+            call.over.set()
 
     def _now_s(self) -> float:
         return (self._timer.now_ns() - self._origin_ns) / self._ns_per_s

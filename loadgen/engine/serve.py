@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import errno
 import hmac
+import io
 import logging
 import socket
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import count
 from uuid import uuid4
 
 import msgspec
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from loadgen import __version__
-from loadgen.engine.batching import RETRY_AFTER_S, Sequence
+from loadgen.engine.answer import Answer
+from loadgen.engine.batching import RETRY_AFTER_S
+from loadgen.engine.chance import uniform
+from loadgen.engine.choice import Choice, choices
 from loadgen.engine.device import Call, Device, Stamps
-from loadgen.engine.dialect import Answer, Ask, Refusal, read_chat, read_completion
-from loadgen.knobs import Engine
+from loadgen.engine.dialect import Ask, Refusal, read_chat, read_completion, read_tokenize
+from loadgen.engine.metrics import exposition
+from loadgen.engine.reply import Reply
+from loadgen.knobs import Engine, Faults
 from loadgen.scenario import ScenarioError
 from loadgen.timer import new_timer
 
@@ -52,19 +59,24 @@ async def serve(
 ) -> None:
     """Serve `engine` until `stopping` is set, `speed` times faster than its cost says; `ready` gets the port.
 
-    Paths: POST /v1/chat/completions and /v1/completions, streamed or whole; GET /v1/models, /health,
-    /version, and /debug/requests (the engine's own stamps by X-Request-ID, and how late its steps ended).
-    An answer has exactly `max_tokens` tokens (default: chat 128, completions 16) whether or not
-    `ignore_eos` is given: the engine knows no end of sequence. A token of prompt is four bytes of UTF-8.
-    `priority` is accepted and changes nothing: the queue is first in, first out. A full queue answers 429
-    with Retry-After. A client that hangs up leaves the queue or its slot at once. With `api_key`, /v1 demands
-    it as a bearer token.
+    POST /v1/chat/completions and /v1/completions, streamed or whole, and /tokenize; GET /v1/models, /health,
+    /ping, /version, /metrics (Prometheus, under vLLM's names), and /debug/requests (the engine's own stamps
+    by X-Request-ID, and how late its steps ended; with ?format=csv, or at /debug/requests.csv, the stamps as
+    CSV).
+
+    An answer has exactly `max_tokens` tokens (default: chat 128, completions 16), unless the engine has a law
+    for ends of sequence and `ignore_eos` is not given, or a `stop` string appears in its text, which is
+    " t0 t1 t2 ...". A token of prompt is four bytes of UTF-8. A lower `priority` is more urgent, where the
+    engine's policy heeds it. A full queue answers 429 with Retry-After; whoever is dropped from it after its
+    stream has begun gets an error as the first event. A client that hangs up leaves the queue or its slot at
+    once. One that does not read costs its answer's bytes. With `api_key`, /v1 demands it as a bearer
+    token. The engine's `faults` are in seconds of the wall clock, whatever the speed.
 
     When stopping, new requests get 503; running ones have `grace_s` seconds to end, then their connections
     are closed. Raises ScenarioError for a cost without a profile, and where the port cannot be had.
     """
     with closing(new_timer()) as timer:
-        service = _Service(engine.model_name, Device(engine, timer, speed), api_key)
+        service = _Service(engine, Device(engine, timer, speed), api_key)
         # Cancelling the handler of a lost connection is how a sequence learns that its client is gone.
         runner = web.AppRunner(
             service.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.25, logger=_log
@@ -101,13 +113,15 @@ _log.addFilter(_is_ours)
 
 
 class _Service:
-    def __init__(self, model: str, device: Device, api_key: str | None) -> None:
+    def __init__(self, engine: Engine, device: Device, api_key: str | None) -> None:
         self.device = device
         self.is_stopping = False
-        self._model = model
+        self._engine = engine
+        self._model = engine.model_name
         self._bearer = None if api_key is None else f"Bearer {api_key}".encode()
         self._created = int(time.time())
-        self._sequence_ids = count()
+        self._next_id = 0  # of a sequence
+        self._chances = count()
         self._stamps: dict[str, Stamps] = {}
 
     def app(self) -> web.Application:
@@ -115,10 +129,14 @@ class _Service:
         app.on_response_prepare.append(_echo_id)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._completion)
+        app.router.add_post("/tokenize", self._tokenize)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/health", self._health)
+        app.router.add_route("*", "/ping", self._health)
         app.router.add_get("/version", self._version)
+        app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/debug/requests", self._debug)
+        app.router.add_get("/debug/requests.csv", self._debug_csv)
         return app
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
@@ -129,23 +147,47 @@ class _Service:
 
     async def _complete(self, request: web.Request, read: Callable[[bytes], Ask]) -> web.StreamResponse:
         self._check_key(request)
+        if self._engine.faults is not None:
+            await self._go_wrong(self._engine.faults)
         ask = read(await request.read())
-        if ask.model not in (None, self._model):
-            message = f"there is no model {ask.model!r}, only {self._model!r}"
-            raise Refusal(404, message, code="model_not_found", param="model")
+        self._check_model(ask.model)
+        chosen = choices(ask, self._engine, self._next_id)
+        self._next_id += ask.n
         answer_id = uuid4().hex
-        answer = Answer(ask, self._model, answer_id, created=int(time.time()))
-        sequence = Sequence(next(self._sequence_ids), ask.prompt_tokens, ask.output_tokens)
-        call = Call(sequence, _writer(request, answer) if ask.stream else _unheard)
-        self._submit(call, _given_id(request) or answer_id)
+        answer = self._answer(ask, chosen, answer_id)
+        reply = Reply(request, answer, self._engine.faults, is_streamed=ask.stream)
+        call = Call(chosen, reply.emit)
+        self._submit(call, ask, _given_id(request) or answer_id)
         try:
-            return await (_stream(request, call) if ask.stream else _whole(answer, call))
+            return await reply.response(call)
         finally:
             self.device.cancel(call)
 
-    def _submit(self, call: Call, request_id: str) -> None:
+    async def _go_wrong(self, faults: Faults) -> None:
+        """Before anything is answered."""
+        if faults.slow_headers_s:
+            await asyncio.sleep(faults.slow_headers_s)
+        if uniform(self._engine.seed, "error_share", next(self._chances)) < faults.error_share:
+            raise Refusal(500, "the engine was told to fail this request", code="internal_error")
+
+    def _answer(self, ask: Ask, chosen: list[Choice], answer_id: str) -> Answer:
+        kv = self._engine.kv
+        return Answer(
+            ask,
+            chosen,
+            model=self._model,
+            answer_id=answer_id,
+            created=int(time.time()),
+            tokens_per_event=self._engine.tokens_per_chunk,
+            tells_cached=kv is not None and kv.prefix_cache,
+        )
+
+    def _submit(self, call: Call, ask: Ask, request_id: str) -> None:
         if self.is_stopping:
             raise Refusal(503, "the engine is shutting down")
+        if (why := self.device.refusal(call)) is not None:
+            param = "messages" if ask.is_chat else "prompt"
+            raise Refusal(400, why, code="context_length_exceeded", param=param)
         if not self.device.submit(call):
             raise Refusal(429, "the queue is full", code="rate_limit_exceeded")
         self._stamps[request_id] = call.stamps
@@ -157,10 +199,22 @@ class _Service:
         if self._bearer is not None and not hmac.compare_digest(given, self._bearer):
             raise Refusal(401, "wrong or missing API key", code="invalid_api_key")
 
+    def _check_model(self, asked: str | None) -> None:
+        if asked not in (None, self._model):
+            message = f"there is no model {asked!r}, only {self._model!r}"
+            raise Refusal(404, message, code="model_not_found", param="model")
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        model, tokens = read_tokenize(await request.read())
+        self._check_model(model)
+        found = {"count": len(tokens), "max_model_len": self._engine.max_length, "tokens": tokens}
+        return _json(msgspec.json.encode(found))
+
     async def _models(self, request: web.Request) -> web.Response:
         self._check_key(request)
         model = {"id": self._model, "object": "model", "created": self._created, "owned_by": "loadgen"}
-        return _json(msgspec.json.encode({"object": "list", "data": [model]}))
+        data = [{**model, "max_model_len": self._engine.max_length}]
+        return _json(msgspec.json.encode({"object": "list", "data": data}))
 
     async def _health(self, _request: web.Request) -> web.Response:
         if self.is_stopping:
@@ -170,46 +224,22 @@ class _Service:
     async def _version(self, _request: web.Request) -> web.Response:
         return _json(msgspec.json.encode({"version": __version__}))
 
-    async def _debug(self, _request: web.Request) -> web.Response:
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        body, content_type = exposition(self.device.metrics, self.device.levels(), self._model)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _debug(self, request: web.Request) -> web.Response:
+        if request.query.get("format") == "csv" or "text/csv" in request.headers.get("Accept", ""):
+            return await self._debug_csv(request)
         seen = {"clock": "perf_counter_ns", "steps": self.device.punctuality(), "requests": self._stamps}
         return _json(msgspec.json.encode(seen))
 
-
-def _writer(request: web.Request, answer: Answer) -> Callable[[int], None]:
-    """Write a token's events as they come, one write each, past aiohttp's coroutines: waking a task and
-    waiting for the buffer to drain would cost more than the token. A client that does not read costs its
-    answer's bytes.
-    """
-    transport = request.transport
-    is_chunked = request.version >= HttpVersion11
-
-    def write(number: int) -> None:
-        if transport is None or transport.is_closing():
-            return
-        for event in answer.events(number):
-            transport.write(b"%x\r\n%b\r\n" % (len(event), event) if is_chunked else event)
-
-    return write
-
-
-def _unheard(_number: int) -> None:
-    """A whole answer's tokens go nowhere one by one."""
-
-
-async def _stream(request: web.Request, call: Call) -> web.StreamResponse:
-    headers = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-    response = web.StreamResponse(headers=headers)
-    # Writes the headers and waits for nothing: no token can come before them. A client that is gone already
-    # is aiohttp's to notice, as it is at the end of the answer: it cancels us in the loop's next turn.
-    with suppress(ConnectionError):
-        await response.prepare(request)
-    await call.over.wait()
-    return response  # whose end aiohttp writes
-
-
-async def _whole(answer: Answer, call: Call) -> web.Response:
-    await call.over.wait()
-    return _json(answer.whole())
+    async def _debug_csv(self, _request: web.Request) -> web.Response:
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(("request_id", *Stamps.__struct_fields__))
+        table.writerows((name, *msgspec.structs.astuple(own)) for name, own in self._stamps.items())
+        return web.Response(text=text.getvalue(), content_type="text/csv")
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:
@@ -234,7 +264,7 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
         return await handler(request)
     except Refusal as refusal:
         response = _json(refusal.body(), refusal.status)
-        if refusal.status == 429:
+        if refusal.status in (429, 503):
             response.headers["Retry-After"] = str(RETRY_AFTER_S)
         return response
     except web.RequestPayloadError as error:

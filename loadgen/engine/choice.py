@@ -1,0 +1,56 @@
+"""What an answer will be, decided before it is computed: its texts, their lengths, and why they end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loadgen.engine.dialect import Ask
+from loadgen.engine.eos import answer_tokens
+from loadgen.engine.prefix import block_hashes
+from loadgen.engine.sequence import Sequence
+from loadgen.engine.text import find_stop
+from loadgen.knobs import Engine
+
+
+@dataclass(slots=True, eq=False)
+class Choice:
+    """One of an answer's texts, and the sequence that computes it. `chars`: how much of the text is shown
+    (None: all). Its client was told of `told_tokens`, the last time at `told_ns`.
+    """
+
+    index: int
+    sequence: Sequence
+    finish_reason: str = "length"
+    chars: int | None = None
+
+    is_admitted: bool = False
+    told_tokens: int = 0
+    told_ns: int | None = None
+
+
+def choices(ask: Ask, engine: Engine, first_id: int) -> list[Choice]:
+    """The `n` choices of an answer, their sequences numbered on from `first_id`. Where an answer may end by
+    itself, its length is drawn by the request's seed, or without one by that number.
+    """
+    stop = find_stop(ask.stop, ask.max_tokens, ask.min_tokens)
+    key = first_id if ask.seed is None else ask.seed
+    prefix = _prefix(ask, engine)
+
+    def choice(index: int) -> Choice:
+        tokens, reason, chars = ask.max_tokens, "length", None
+        if not ask.ignore_eos:
+            tokens = answer_tokens(engine, ask.max_tokens, ask.min_tokens, key + index)
+        if stop is not None and stop.tokens <= tokens:
+            tokens, reason, chars = stop.tokens, "stop", stop.chars
+        elif tokens < ask.max_tokens:
+            reason = "stop"
+        sequence = Sequence(first_id + index, ask.prompt_tokens, tokens, ask.priority, ask.max_tokens, prefix)
+        return Choice(index, sequence, reason, chars)
+
+    return [choice(index) for index in range(ask.n)]
+
+
+def _prefix(ask: Ask, engine: Engine) -> tuple[int, ...]:
+    if engine.kv is None or not engine.kv.prefix_cache:
+        return ()
+    return block_hashes(ask.prompt, engine.kv.block_tokens)
