@@ -84,6 +84,8 @@ class RooflineCost(Strict):
     )
 
 
+_ROOFLINE = {field.alias or name for name, field in RooflineCost.model_fields.items()}
+
 Cost = Annotated[FixedCost | FittedCost | RooflineCost, Field(discriminator="kind")]
 
 
@@ -276,9 +278,18 @@ class Engine(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _over_preset(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("preset"), str):
-            return presets.under(data["preset"], data)
+    def _completed(cls, data: Any) -> Any:
+        """Over its preset; and what goes without saying: a cost is a roofline's, and paged memory preempts."""
+        if not isinstance(data, dict):
+            return data
+        if isinstance(data.get("preset"), str):
+            data = presets.under(data["preset"], data)
+        cost, kv = data.get("cost"), data.get("kv")
+        if isinstance(cost, dict) and cost.keys() <= _ROOFLINE:
+            data = data | {"cost": {"kind": "roofline"} | cost}
+        is_paged = isinstance(kv, dict) and kv.get("reserve", "paged") == "paged"
+        if is_paged and data.get("batching", "continuous") == "continuous":
+            data = {"preempt": "memory"} | data
         return data
 
     @field_validator("preferred_sizes")
