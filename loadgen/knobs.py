@@ -279,7 +279,7 @@ class Engine(Strict):
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, data: Any) -> Any:
-        """Over its preset; and what goes without saying: a cost is a roofline's, and paged memory preempts."""
+        """Over its preset; what goes without saying: a cost is a roofline's, and paged memory preempts."""
         if not isinstance(data, dict):
             return data
         if isinstance(data.get("preset"), str):
