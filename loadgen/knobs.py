@@ -229,7 +229,9 @@ class Engine(Strict):
         default=None, description="prefill_first: or after so many steps of decodes alone"
     )
     padded_context: bool = Field(
-        default=False, description="continuous: every decode attends to as many positions as the longest"
+        default=False,
+        description="continuous: every decode attends to as many positions as the longest, and reserved "
+        "memory must have room for a newcomer when all are filled up to the longest",
     )
 
     policy: Literal["fcfs", "priority", "aging", "deadline"] = Field(

@@ -43,7 +43,7 @@ class Scheduler:
         tokens = kv_tokens(engine)
         self.memory = None
         if engine.kv is not None and tokens is not None:
-            self.memory = Memory(engine.kv, tokens, engine.max_length)
+            self.memory = Memory(engine.kv, tokens, engine.max_length, is_padded=engine.padded_context)
         batch = Continuous if engine.batching == "continuous" else Held
         self._batch: Continuous | Held = batch(engine, self.waiting, self.memory)
         self._steps = 0

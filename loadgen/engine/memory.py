@@ -18,8 +18,9 @@ class Memory:
     the least recently used first.
     """
 
-    def __init__(self, kv: Kv, tokens: int, max_length: int | None) -> None:
+    def __init__(self, kv: Kv, tokens: int, max_length: int | None, *, is_padded: bool = False) -> None:
         self._kv = kv
+        self._is_padded = is_padded
         self._block_tokens = kv.block_tokens
         self._max_length = max_length
         self._is_paged = kv.reserve == "paged"
@@ -57,10 +58,11 @@ class Memory:
 
     def fits(self, sequence: Sequence, running: list[Sequence]) -> bool:
         """Whether it may come in beside the `running` ones. Paged, all that it knows so far must fit, though
-        it is taken only as it is computed.
+        it is taken only as it is computed. Reserved and padded, so must what fills all up to the longest.
         """
         if not self._is_paged:
-            return self.blocks(self._reserved_tokens(sequence)) <= self.free_blocks
+            padding = _padding([*running, sequence]) if self._is_padded else 0
+            return self.blocks(self._reserved_tokens(sequence) + padding) <= self.free_blocks
         free, wanted = self.free_blocks, self.blocks(sequence.known_tokens)
         if self._hashing:
             hits = sequence.prefix[: self._hits(sequence)]
@@ -192,12 +194,17 @@ class Memory:
     @property
     def changes_its_mind(self) -> bool:
         """Who was refused may be admitted later though nothing was freed."""
-        return self._share is not None
+        return self._share is not None or self._is_padded
 
     def passed(self, steps: int, *, is_idle: bool, preempted: bool) -> None:
         """So many steps were computed; the last left nothing running; or memory ran out before it."""
         if self._share:
             self._share.passed(steps, starts_anew=is_idle or preempted)
+
+
+def _padding(sequences: list[Sequence]) -> int:
+    known = [sequence.known_tokens for sequence in sequences]
+    return len(known) * max(known) - sum(known)
 
 
 class _Share:
