@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -27,6 +29,7 @@ class Reply:
         self._answer = answer
         self._transport = request.transport
         self._is_streamed = is_streamed
+        self._fd: int | None = None
         self._is_chunked = request.version >= HttpVersion11
         self._detour = Detour(faults, answer, self._write, self._transport) if faults else None
         self.emit: Callable[[Choice], None] = self._detour.emit if self._detour else self._tell
@@ -40,7 +43,22 @@ class Reply:
             return
         if self._is_chunked:
             events = [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
-        self._transport.write(b"".join(events))
+        self._send(self._transport, b"".join(events))
+
+    def _send(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Past the transport, while nothing lies in it: a loop may let a write lie until all of its turn's
+        work is done, which here is everybody else's tokens.
+        """
+        if self._fd is not None:
+            with suppress(OSError):  # full, or broken: the transport finds out for itself
+                data = data[os.write(self._fd, data) :]
+        if data:
+            self._fd = None  # from now on in order behind what lies there
+            transport.write(data)
+
+    def _pass_by(self) -> None:
+        sock = self._transport.get_extra_info("socket") if self._transport else None
+        self._fd = None if sock is None or sock.fileno() < 0 else sock.fileno()
 
     async def response(self, call: Call) -> web.StreamResponse:
         """When the call is over. Raises Refusal where it ended in an error and no status has left yet."""
@@ -57,6 +75,7 @@ class Reply:
         # turn.
         with suppress(ConnectionError):
             await response.prepare(self._request)
+            asyncio.get_running_loop().call_soon(self._pass_by)  # when the headers have left
         try:
             await self._ended(call)
         except Refusal as refusal:
