@@ -83,7 +83,7 @@ class Continuous:
         if not self.running and not self._waiting:
             return None
         self._give_out(work, step)
-        step.admitted = tuple(self._admitted)
+        step.admitted = tuple(s for s in self._admitted if not s.cancelled)
         self._admitted.clear()
         self._write_down(work, step)
         return step

@@ -83,7 +83,7 @@ class Held:
 
     def _decode(self, number: int) -> Step:
         live = tuple(s for s in self.running if s.live)
-        decode = live if self._pad == "none" else tuple(self.running)
+        decode = live if live and self._pad == "none" else tuple(self.running)
         if self._pad == "none":
             context_tokens = sum(s.known_tokens for s in live)
         else:  # every slot is as long as the longest-lived member's
@@ -114,8 +114,11 @@ class Held:
         self.running = []
 
     def cancel(self, _sequence: Sequence) -> None:
-        """Its slot is held while anyone else is alive."""
-        self._let_go()
+        """Its slot is held while anyone else is alive, or has an answer that leaves with the batch: then the
+        end of a step is the batch's.
+        """
+        if not self._together or all(s.cancelled for s in self.running):
+            self._let_go()
 
     def repeat(self, step: Step, times: int) -> None:
         self._steps_left -= times
