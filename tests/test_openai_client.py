@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import openai
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from loadgen.knobs import Engine
 from tests.engine.driving import fixed, served
 
-KNOBS = Engine(max_sequences=1, max_queue=0, model_name="m", cost=fixed("1ms"))
+KNOBS = Engine(max_sequences=3, max_queue=0, max_length=20_000, model_name="m", cost=fixed("1ms"))
 
 
 @pytest.fixture
@@ -59,16 +60,49 @@ async def test_it_reads_whole_answers_and_models(client: openai.AsyncOpenAI) -> 
     assert [model.id async for model in client.models.list()] == ["m"]
 
 
+async def test_it_gives_several_choices_and_ends_at_a_stop_string(client: openai.AsyncOpenAI) -> None:
+    """Three choices, in one stream and whole; each stops before " t2"."""
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "n": 3, "stop": " t2"}
+    whole = await client.chat.completions.create(model="m", **asked)
+    assert [choice.message.content for choice in whole.choices] == [" t0 t1"] * 3
+    assert {choice.finish_reason for choice in whole.choices} == {"stop"}
+    texts, reasons = [""] * 3, [""] * 3
+    async for chunk in await client.chat.completions.create(model="m", stream=True, **asked):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            reasons[choice.index] = choice.finish_reason or reasons[choice.index]
+    assert (texts, reasons) == ([" t0 t1"] * 3, ["stop"] * 3)
+
+
+async def test_it_takes_what_other_servers_take(client: openai.AsyncOpenAI) -> None:
+    """OpenAI's own parameters that change nothing here, and those that vLLM adds."""
+    extra = {"ignore_eos": True, "min_tokens": 2, "priority": 1, "top_k": 5}
+    answer = await client.chat.completions.create(
+        model="m",
+        messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+        max_tokens=4,
+        seed=1,
+        user="u",
+        logprobs=True,
+        temperature=0.5,
+        extra_body=extra,
+    )
+    assert answer.choices[0].message.content == " t0 t1 t2 t3"
+
+
 async def test_errors_become_the_clients_own(client: openai.AsyncOpenAI) -> None:
-    """Wrong model, bad request, full queue and wrong key, each as its class and code."""
+    """Wrong model, bad request, prompt too long, full queue, wrong key, each as its class and code."""
     with pytest.raises(openai.NotFoundError) as not_found:
         await client.completions.create(model="other", prompt="x")
     assert not_found.value.code == "model_not_found"
     with pytest.raises(openai.BadRequestError):
         await client.completions.create(model="m", prompt="x", max_tokens=0)
+    with pytest.raises(openai.BadRequestError) as too_long:
+        await client.completions.create(model="m", prompt=[1] * 20_000, max_tokens=1)
+    assert too_long.value.code == "context_length_exceeded"
     with pytest.raises(openai.AuthenticationError):
         await client.with_options(api_key="wrong").models.list()
-    async with await client.completions.create(model="m", prompt="x", max_tokens=9999, stream=True):
+    async with await client.completions.create(model="m", prompt="x", max_tokens=9999, n=3, stream=True):
         with pytest.raises(openai.RateLimitError) as full:
             await client.completions.create(model="m", prompt="x")
     assert full.value.code == "rate_limit_exceeded"

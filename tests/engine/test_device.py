@@ -202,3 +202,81 @@ async def test_draining_waits_for_running_calls_and_no_longer_than_told() -> Non
     device.submit(seen.call)
     await device.drain(timeout_s=0.0)
     assert not seen.call.over.is_set()
+
+
+async def test_an_event_waits_for_the_tokens_it_bears() -> None:
+    """Steps of 10 ms, three tokens an event, seven in all: told at 30, 60 and 70 ms."""
+    knobs = Engine(tokens_per_chunk=3, cost=fixed("10ms"))
+    device, [seen] = await ran(knobs, [(0.0, 1, 7)], JumpingClock())
+    assert (seen.tokens_ns, seen.tokens) == ([30 * MS, 60 * MS, 70 * MS], [3, 6, 7])
+    assert seen.call.stamps.first_token_ns == 30 * MS
+    assert (device.metrics.generation_tokens, device.metrics.ttft_s.total) == (7, 0.03)
+    assert (device.metrics.gap_s.count, device.metrics.gap_s.total) == (2, pytest.approx(0.04))
+
+
+async def test_a_batch_released_at_its_end_tells_everybody_then() -> None:
+    """Answers of 2 and 5 tokens from 0 on, steps of 10 ms: both are told at 50 ms, of all their tokens."""
+    knobs = Engine(batching="static", release="batch", max_sequences=2, cost=fixed("10ms"))
+    device, seen = await ran(knobs, [(0.0, 1, 2), (0.0, 1, 5)], JumpingClock())
+    assert [(one.tokens_ns, one.tokens) for one in seen] == [([50 * MS], [2]), ([50 * MS], [5])]
+    assert device.metrics.generation_tokens == 7
+    assert device.metrics.e2e_s.total == pytest.approx(0.1)
+
+
+async def test_a_preempted_call_keeps_its_first_admission_and_repeats_no_token() -> None:
+    """Memory of eight blocks for two answers that come to need five each: both are whole, in order."""
+    knobs = Engine.model_validate(
+        {"kv": {"tokens": 32, "block_tokens": 4}, "preempt": "memory", "cost": fixed("10ms")}
+    )
+    device, seen = await ran(knobs, [(0.0, 4, 16), (0.001, 4, 16)], JumpingClock())
+    assert device.levels().preemptions >= 1
+    assert [one.tokens for one in seen] == [list(range(1, 17))] * 2
+    assert seen[1].call.stamps.admit_ns == 10 * MS
+    assert device.metrics.queue_s.count == 2
+    assert device.levels().kv_share == 0
+
+
+async def test_who_is_dropped_for_a_more_urgent_call_is_over_and_hears_nothing() -> None:
+    """One slot, a queue of one: the waiting call of number 5 makes room for one of number 1."""
+    knobs = Engine(
+        max_sequences=1, max_queue=1, policy="priority", full_queue="drop_lowest", cost=fixed("10ms")
+    )
+    clock = JumpingClock()
+    device = Device(knobs, clock)
+    seen = [Seen(clock, i, (0.0, 1, 2)) for i in range(4)]
+    for one, priority in zip(seen, (0, 5, 1, 7), strict=True):
+        one.call.choices[0].sequence.priority = priority
+    taken: list[bool] = []
+    clock.happenings = [
+        (i * MS, lambda call=one.call: taken.append(device.submit(call))) for i, one in enumerate(seen)
+    ]
+    running = asyncio.create_task(device.run())
+    await clock.over.wait()
+    running.cancel()
+    assert taken == [True, True, True, False]
+    assert [one.call.is_dropped for one in seen] == [False, True, False, False]
+    assert seen[1].call.over.is_set()
+    assert [one.tokens for one in seen] == [[1, 2], [], [1, 2], []]
+    assert device.metrics.rejected == 2
+    assert device.metrics.finished == {"stop": 0, "length": 2, "abort": 0}
+
+
+async def test_choices_that_do_not_all_fit_leave_nothing_behind() -> None:
+    """Two slots and no queue: three choices are refused, and two others then run at once."""
+    clock = JumpingClock()
+    device = Device(Engine(max_sequences=2, max_queue=0, cost=fixed("10ms")), clock)
+    told: list[tuple[int, int]] = []
+
+    def call(*ids: int) -> Call:
+        chosen = [Choice(index, Sequence(sequence_id, 1, 2)) for index, sequence_id in enumerate(ids)]
+        return Call(chosen, lambda choice: told.append((clock.now_ns() // MS, choice.sequence.id)))
+
+    refused, taken = call(0, 1, 2), call(3, 4)
+    clock.happenings = [(0, lambda: device.submit(refused)), (1 * MS, lambda: device.submit(taken))]
+    running = asyncio.create_task(device.run())
+    await clock.over.wait()
+    running.cancel()
+    assert told == [(11, 3), (11, 4), (21, 3), (21, 4)]
+    assert taken.over.is_set()
+    assert taken.stamps.last_token_ns == 21 * MS
+    assert device.levels()[:2] == (0, 0)
