@@ -128,6 +128,10 @@ class Kv(Strict):
         default=0.9, description="share of the GPU's memory for weights and KV together"
     )
     block_tokens: Count = Field(default=16, description="positions in a block")
+    buddy: bool = Field(
+        default=False,
+        description="a reservation takes a power of two of positions, as a buddy allocator gives them",
+    )
     watermark: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
         default=0.0, description="share of the blocks that a newcomer must leave free while others run"
     )
@@ -361,6 +365,8 @@ class Engine(Strict):
             )
         if kv.expected_share is not None and not self.is_paged:
             yield "kv.expected_share says how much paged memory newcomers leave: it needs reserve: paged"
+        if kv.buddy and self.is_paged:
+            yield "kv.buddy rounds what is reserved, and reserve: paged takes blocks as they are needed"
         if kv.prefix_cache and not self.is_paged:
             yield "kv.prefix_cache shares blocks: it needs reserve: paged"
 

@@ -183,12 +183,16 @@ class Memory:
     # --- what a newcomer must leave free --------------------------------------------------------------------
 
     def _reserved_tokens(self, sequence: Sequence) -> int:
+        tokens = self._wanted_tokens(sequence)
+        return _power_of_two(tokens) if self._kv.buddy else tokens
+
+    def _wanted_tokens(self, sequence: Sequence) -> int:
         prompt, kind = sequence.prompt_tokens, self._kv.reserve
         if kind == "max_length":
             assert self._max_length is not None
             return self._max_length
         if kind == "power_of_two":
-            return prompt + (1 << (sequence.output_tokens - 1).bit_length())
+            return prompt + _power_of_two(sequence.output_tokens)
         return prompt + (sequence.output_tokens if kind == "exact" else sequence.asked_tokens)
 
     @property
@@ -200,6 +204,10 @@ class Memory:
         """So many steps were computed; the last left nothing running; or memory ran out before it."""
         if self._share:
             self._share.passed(steps, starts_anew=is_idle or preempted)
+
+
+def _power_of_two(tokens: int) -> int:
+    return 1 << (tokens - 1).bit_length()
 
 
 def _padding(sequences: list[Sequence]) -> int:
