@@ -276,7 +276,7 @@ async def test_choices_that_do_not_all_fit_leave_nothing_behind() -> None:
     running = asyncio.create_task(device.run())
     await clock.over.wait()
     running.cancel()
-    assert told == [(11, 3), (11, 4), (21, 3), (21, 4)]
+    assert told == [(11, 4), (11, 3), (21, 4), (21, 3)]  # the newest first
     assert taken.over.is_set()
     assert taken.stamps.last_token_ns == 21 * MS
     assert device.levels()[:2] == (0, 0)
