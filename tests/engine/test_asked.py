@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+import re
 from typing import Any
 
 import aiohttp
@@ -286,3 +287,32 @@ async def test_more_urgent_requests_go_first() -> None:
         first.close()
         await asyncio.gather(*asking)
     assert ended == [-1, 3, 7]
+
+
+async def test_a_stream_on_the_wire_as_curl_prints_it() -> None:
+    """Byte for byte: one chunk an event, the role in one of its own, the end of the body behind [DONE]."""
+    body = json.dumps(
+        {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2, "stream": True}
+    ).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-ID: r-1\r\nConnection: close\r\n"
+    async with served(FAST) as engine:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(engine.url.rsplit(":", 1)[1]))
+        writer.write(head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        headers, _, chunked = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+    assert headers.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n")
+    assert b"\r\nX-Request-ID: r-1" in headers
+    answer_id, created = re.findall(rb'"id":"(.*?)".*?"created":(\d+)', chunked)[0]
+    opening = (
+        b'data: {"id":"%b","object":"chat.completion.chunk","created":%b,"model":"mini-engine","choices":'
+    )
+    opening %= answer_id, created
+    choice = b'[{"index":0,"delta":{%b"content":"%b"},"logprobs":null,"finish_reason":%b}]}\n\n'
+    events = [
+        opening + choice % (b'"role":"assistant",', b"", b"null"),
+        opening + choice % (b"", b" t0", b"null"),
+        opening + choice % (b"", b" t1", b'"length"'),
+        b"data: [DONE]\n\n",
+    ]
+    assert chunked == b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events) + b"0\r\n\r\n"
