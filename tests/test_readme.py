@@ -26,7 +26,7 @@ SERVER = "http://127.0.0.1:8000"
 
 def at_once(command: str) -> bool:
     """Commands that need no server and no real time."""
-    return "--virtual" in command or command.split()[1] in ("plan", "report")
+    return "--virtual" in command or command.split()[1] in ("plan", "report", "engines")
 
 
 @pytest.fixture
@@ -34,6 +34,9 @@ def folder(tmp_path: Path) -> Path:
     """Where a reader would stand: a clone, with the README's scenario written into it."""
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     (tmp_path / "chat.yaml").write_text(CHAT)
+    (tmp_path / "steps.csv").write_text(
+        "tokens,contexts,seconds\n" + "".join(f"{n},{9 * n},{0.02 + n / 1e4}\n" for n in range(1, 900, 40))
+    )
     return tmp_path
 
 
