@@ -57,8 +57,10 @@ class Reply:
             transport.write(data)
 
     def _pass_by(self) -> None:
-        sock = self._transport.get_extra_info("socket") if self._transport else None
-        self._fd = None if sock is None or sock.fileno() < 0 else sock.fileno()
+        transport = self._transport
+        if transport is None or transport.is_closing() or transport.get_write_buffer_size() > 0:
+            return  # an unread answer of before may still lie in it
+        self._fd = transport.get_extra_info("socket").fileno()
 
     async def response(self, call: Call) -> web.StreamResponse:
         """When the call is over. Raises Refusal where it ended in an error and no status has left yet."""
