@@ -45,10 +45,10 @@ def _find(string: str, tokens: int, min_tokens: int) -> Stop | None:
     if not _LETTERS.issuperset(string):
         return None
     from_char = max(0, length(min_tokens) - len(string) + 1)
-    at = _longest().find(string, from_char, length(tokens))
+    at = _text(1 << tokens.bit_length()).find(string, from_char, length(tokens))
     return None if at < 0 else Stop(bisect_left(range(tokens), at + len(string), key=length), at)
 
 
 @cache
-def _longest() -> str:
-    return words(0, MAX_OUTPUT_TOKENS).decode()
+def _text(tokens: int) -> str:
+    return words(0, tokens).decode()
