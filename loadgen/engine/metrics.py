@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector, CollectorRegistry
 
 _TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 _GAP_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10)
@@ -79,8 +85,6 @@ class Levels(NamedTuple):
 
 def exposition(metrics: Metrics, levels: Levels, model: str) -> tuple[bytes, str]:
     """Prometheus' text, and its content type."""
-    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-    from prometheus_client.registry import Collector, CollectorRegistry
 
     class Now(Collector):
         def collect(self) -> Iterator[Metric]:
@@ -94,8 +98,6 @@ def exposition(metrics: Metrics, levels: Levels, model: str) -> tuple[bytes, str
 
 
 def _levels(levels: Levels, model: str) -> Iterator[Metric]:
-    from prometheus_client.metrics_core import GaugeMetricFamily
-
     for name, help_text, value in (
         ("vllm:num_requests_running", "Sequences in a slot.", levels.running),
         ("vllm:num_requests_waiting", "Sequences in the queue.", levels.waiting),
@@ -108,8 +110,6 @@ def _levels(levels: Levels, model: str) -> Iterator[Metric]:
 
 
 def _counters(metrics: Metrics, levels: Levels, model: str) -> Iterator[Metric]:
-    from prometheus_client.metrics_core import CounterMetricFamily
-
     for name, help_text, value in (
         ("vllm:num_preemptions", "Sequences that lost their slot.", levels.preemptions),
         ("vllm:prompt_tokens", "Prompt tokens of sequences that have a first token.", metrics.prompt_tokens),
@@ -131,8 +131,6 @@ def _counters(metrics: Metrics, levels: Levels, model: str) -> Iterator[Metric]:
 
 
 def _histograms(metrics: Metrics, model: str) -> Iterator[Metric]:
-    from prometheus_client.metrics_core import HistogramMetricFamily
-
     for name, help_text, histogram in (
         ("vllm:time_to_first_token_seconds", "Taken to first token.", metrics.ttft_s),
         ("vllm:inter_token_latency_seconds", "Between a stream's events.", metrics.gap_s),
