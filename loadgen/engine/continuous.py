@@ -99,7 +99,7 @@ class Continuous:
                 self._decode(work, step)
         elif order == "list" and self._prefilling:
             for sequence in list(self.running):
-                if sequence in step.preempted:
+                if sequence in work.evicted:
                     continue
                 if sequence.decodes:
                     self._decode_one(sequence, work, step)
@@ -142,9 +142,9 @@ class Continuous:
         """Admit from the queue while slots, budget and memory last. Whoever does not fit stops those behind,
         and nobody comes in a step for which somebody had to go.
         """
-        self._blocked = "memory" if work.is_short else None
+        self._blocked = "memory" if work.evicted else None
         waiting, memory = self._waiting, self._memory
-        while waiting and not work.is_short:
+        while waiting and not work.evicted:
             if len(self.running) >= self._slots:
                 self._blocked = "slots"
                 return
@@ -193,12 +193,13 @@ class Continuous:
     # --- slots ----------------------------------------------------------------------------------------------
 
     def _admit(self, sequence: Sequence) -> bool:
+        kept_tokens = sequence.computed_tokens
         if self._memory is not None:
             if not self._memory.fits(sequence, self.running):
                 return False
             self._memory.admit(sequence)
-        if sequence.preemptions and self._engine.restore == "swap":
-            self._swapped_tokens += sequence.computed_tokens
+        if self._engine.restore == "swap" and sequence.computed_tokens == kept_tokens:  # no prefix had more
+            self._swapped_tokens += kept_tokens
         self._admissions += 1
         sequence.admission = self._admissions
         self.running.append(sequence)
@@ -234,14 +235,13 @@ class Continuous:
         """Hold memory for so many positions, at the expense of others where need be; False where it had to go
         itself, or has gone.
         """
-        if sequence in step.preempted:
+        if sequence in work.evicted:
             return False
         if self._memory is None:
             return True
         while not self._memory.grow(sequence, tokens):
             victim = max(self.running, key=self._victim)
-            work.take_back(victim)
-            work.is_short = True
+            work.evict(victim)
             self._preempt(victim, step)
             self._memory.passed(0, is_idle=False, preempted=True)
             if victim is sequence:
@@ -330,13 +330,13 @@ class Continuous:
 
 
 class _Work:
-    """What is given out for a step so far, and what is left of its budget. `is_short`: somebody had to go for
-    want of memory.
+    """What is given out for a step so far, and what is left of its budget. `evicted`: who had to go for want
+    of memory.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.is_short = False
+        self.evicted: list[Sequence] = []
         self.decode: list[Sequence] = []
         self.chunks: list[Chunk] = []
 
@@ -345,8 +345,9 @@ class _Work:
         self.chunks.append(Chunk(sequence, sequence.computed_tokens, tokens, completes))
         self.budget -= tokens
 
-    def take_back(self, victim: Sequence) -> None:
-        """It lost its slot after it was given its part."""
+    def evict(self, victim: Sequence) -> None:
+        """It goes, and the part that it may have been given is free again."""
+        self.evicted.append(victim)
         if victim in self.decode:
             self.decode.remove(victim)
             self.budget += 1
