@@ -53,12 +53,16 @@ def held(draw: Draw, **given: Any) -> Engine:
 
 @st.composite
 def continuous(draw: Draw, memory: str | None = None, displaces: bool | None = None, **given: Any) -> Engine:
-    """Any continuous one. `memory`: paged, reserved or none. `displaces`: newcomers may take slots."""
+    """Any continuous one. `memory`: paged, cached (that is paged with a prefix cache), reserved or none.
+    `displaces`: newcomers may take slots.
+    """
     knobs = _any_batching(draw) | _any_order(draw, given.get("order")) | _any_preemption(draw)
-    memory = memory or draw(st.sampled_from(["paged", "paged", "reserved", "none"]))
+    memory = memory or draw(st.sampled_from(["paged", "cached", "reserved", "none"]))
     displaces = draw(st.booleans()) if displaces is None else displaces
-    if memory == "paged":
-        knobs |= _paged(draw) | {"preempt": "both" if displaces else "memory"}
+    if memory in ("paged", "cached"):
+        knobs |= _paged(draw, prefix_cache=memory == "cached") | {
+            "preempt": "both" if displaces else "memory"
+        }
     else:
         knobs |= _reserved(draw) if memory == "reserved" else {}
         knobs["preempt"] = "priority" if displaces else "none"
@@ -109,18 +113,19 @@ def _reserved(draw: Draw) -> Knobs:
         "reserve": draw(st.sampled_from(RESERVED)),
         "tokens": draw(st.integers(70, 160)),
         "block_tokens": draw(st.sampled_from([1, 4])),
+        "buddy": draw(st.booleans()),
     }
     return {"kv": kv, "max_length": 70 if kv["reserve"] == "max_length" else draw(st.none() | st.just(60))}
 
 
-def _paged(draw: Draw) -> Knobs:
+def _paged(draw: Draw, *, prefix_cache: bool) -> Knobs:
     kv = {
         "reserve": "paged",
         "tokens": draw(st.integers(30, 80)),
         "block_tokens": draw(st.sampled_from([1, 4])),
         "watermark": draw(st.sampled_from([0, 0.1])),
         "expected_share": draw(st.none() | st.just({"steps": 10})),
-        "prefix_cache": draw(st.booleans()),
+        "prefix_cache": prefix_cache,
     }
     return {"kv": kv}
 

@@ -24,6 +24,8 @@ from tests.engine.knobs import LOADS, Asked, continuous, engines, held, plan_of
 KINDS = ("preempted", "rejected", "cancelled", "skipped ahead")
 CANCELS = st.dictionaries(st.integers(0, 13), st.integers(0, 120).map(lambda half: half / 2), max_size=3)
 
+UNCACHED = continuous(memory="paged") | continuous(memory="reserved") | continuous(memory="none")
+
 Rule = Callable[[History], None]
 
 
@@ -116,7 +118,7 @@ def shares_blocks(engine: Engine) -> bool:
     return engine.kv is not None and engine.kv.prefix_cache
 
 
-@over(continuous(memory="paged") | continuous(memory="reserved") | held())
+@over(continuous(memory="paged") | continuous(memory="cached") | continuous(memory="reserved") | held())
 def test_blocks_never_leak_and_never_go_negative(history: History) -> None:
     """At every instant those in use are those that running sequences hold, shared ones counted once; at the
     end there are none.
@@ -136,16 +138,21 @@ def test_blocks_never_leak_and_never_go_negative(history: History) -> None:
 
 
 class SoFar(NamedTuple):
-    """Positions that a sequence has computed and tokens that it has emitted, before a step."""
+    """Of each sequence before a step: the positions it `had`, those `computed` that the step's preemptions
+    left of them, and the tokens that it has emitted.
+    """
 
+    had: dict[int, int]
     computed: dict[int, int]
     emitted: dict[int, int]
 
 
 def counted(history: History) -> Iterator[tuple[Turn, SoFar]]:
-    """Each turn with what chunks and decodes before it add up to, a recompute starting at nothing."""
-    so_far = SoFar(dict.fromkeys(range(len(history.load)), 0), dict.fromkeys(range(len(history.load)), 0))
+    """Each turn with what chunks and decodes before it add up to."""
+    none = dict.fromkeys(range(len(history.load)), 0)
+    so_far = SoFar(dict(none), dict(none), dict(none))
     for turn in history.turns:
+        so_far.had.update(so_far.computed)
         if history.engine.restore == "recompute":
             so_far.computed.update(dict.fromkeys(turn.preempted, 0))
         yield turn, so_far
@@ -162,81 +169,111 @@ def decodes(i: int, history: History, so_far: SoFar) -> bool:
     return so_far.emitted[i] > 0 and so_far.computed[i] == history.load[i].prompt + so_far.emitted[i] - 1
 
 
-@over(continuous())
+@over(UNCACHED)
 def test_each_step_goes_on_where_the_last_one_stopped(history: History) -> None:
-    """Chunks start at the first position that is missing, or after whole blocks of a prefix that is cached;
-    who decodes lacks exactly one; who emits lacks none; and contexts are what is known.
+    """Chunks start at the first position that is missing; who decodes lacks exactly one, and who emits none;
+    contexts are what is known.
     """
-    engine, load = history.engine, history.load
     for turn, so_far in counted(history):
-        known = [each.prompt + so_far.emitted[i] for i, each in enumerate(load)]
+        known = [each.prompt + so_far.emitted[i] for i, each in enumerate(history.load)]
         for i, start, tokens, completes in turn.prefill:
-            found = start - so_far.computed[i]
-            assert found == 0 or (shares_blocks(engine) and start % engine.kv.block_tokens == 0 < found)
-            assert 0 < tokens <= known[i] - start
+            assert start == so_far.computed[i] < start + tokens <= known[i]
             assert completes == (start + tokens == known[i])
         assert all(decodes(i, history, so_far) for i in turn.decode)
         assert turn.emits == [*turn.decode, *(piece.id for piece in turn.prefill if piece.completes)]
         contexts = [known[i] for i in turn.decode]
         padded = len(contexts) * max(contexts, default=0)
-        assert turn.context_tokens == (padded if engine.padded_context else sum(contexts))
+        assert turn.context_tokens == (padded if history.engine.padded_context else sum(contexts))
+
+
+@over(continuous(memory="cached"))
+def test_a_prefix_is_found_only_where_it_was_computed(history: History) -> None:
+    """A chunk that starts further on than its sequence had come starts after whole blocks, all of them
+    computed before for a prompt that begins alike; and something is always left to compute.
+    """
+    size, load = history.engine.kv.block_tokens, history.load
+    done = [0, 0]  # positions of each family's prompts
+    for turn, so_far in counted(history):
+        for i, start, tokens, _ in turn.prefill:
+            assert tokens > 0
+            if start != so_far.computed[i]:
+                assert start % size == 0
+                assert so_far.computed[i] < start <= done[load[i].family]
+        for i, start, tokens, _ in turn.prefill:
+            done[load[i].family] = max(done[load[i].family], min(start + tokens, load[i].prompt))
 
 
 @over(continuous(memory="paged"))
 def test_paged_memory_holds_what_is_computed_and_no_block_more(history: History) -> None:
     """While a step runs, every sequence holds blocks for its positions, those of the step included."""
-    size = history.engine.kv.block_tokens
     for turn, so_far in counted(history):
-        ends = {piece.id: piece.start + piece.tokens for piece in turn.prefill}
+        ends = so_far.computed | {piece.id: piece.start + piece.tokens for piece in turn.prefill}
         ends |= {i: so_far.computed[i] + 1 for i in turn.decode}
         for i, blocks in turn.formed.blocks.items():
-            if i in ends or not shares_blocks(history.engine):
-                assert blocks == -(-ends.get(i, so_far.computed[i]) // size)
+            assert blocks == -(-ends[i] // history.engine.kv.block_tokens)
 
 
-@over(continuous(displaces=True, restore="swap") | continuous(memory="paged", restore="swap"))
+@over(
+    continuous(memory="paged", restore="swap")
+    | continuous(memory="reserved", displaces=True, restore="swap")
+    | continuous(memory="none", displaces=True, restore="swap")
+)
 def test_what_is_swapped_crosses_the_bus_out_and_in(history: History) -> None:
     """All positions of whoever loses its slot, and again when it comes back; nothing else."""
     again: set[int] = set()
     for turn, so_far in counted(history):
-        out = sum(so_far.computed[i] for i in turn.preempted)
         again |= set(turn.preempted)
-        back = sum(so_far.computed[i] for i in turn.admitted if i in again)
-        if shares_blocks(history.engine):  # in which more may be found than was swapped out
-            assert out <= turn.swapped_tokens <= out + back
-        else:
-            assert turn.swapped_tokens == out + back
+        crossing = [*turn.preempted, *(i for i in turn.admitted if i in again)]
+        assert turn.swapped_tokens == sum(so_far.computed[i] for i in crossing)
 
 
-@over(continuous(restore="keep"))
-def test_keep_loses_nothing(history: History) -> None:
-    """Every position of every prompt is computed once, however often its sequence lost its slot."""
-    computed: Counter[int] = Counter()
+def work(history: History) -> Counter[int]:
+    """Positions that were computed for each sequence, in chunks and in decodes."""
+    pieces: Counter[int] = Counter()
     for turn in history.turns:
+        pieces.update(turn.decode)
         for piece in turn.prefill:
-            computed[piece.id] += piece.tokens
-    for i in (i for turn in history.turns for i in turn.ended):
-        prompt = history.load[i].prompt
-        assert computed[i] <= prompt if shares_blocks(history.engine) else computed[i] == prompt
+            pieces[piece.id] += piece.tokens
+    return pieces
 
 
-@over(continuous(restore="recompute"))
+def answered(history: History) -> dict[int, int]:
+    """Those answered in full, and the positions that each needs: all but its last token's."""
+    ended = [i for turn in history.turns for i in turn.ended]
+    return {i: history.load[i].prompt + history.load[i].output - 1 for i in ended}
+
+
+@over(
+    continuous(memory="paged", restore="keep")
+    | continuous(memory="paged", restore="swap")
+    | continuous(memory="none", displaces=True, restore="keep")
+)
+def test_what_is_kept_or_swapped_is_never_computed_again(history: History) -> None:
+    """Every position of an answered request is computed once, however often it lost its slot."""
+    done = work(history)
+    assert all(done[i] == positions for i, positions in answered(history).items())
+
+
+@over(continuous(memory="paged", restore="recompute") | continuous(memory="none", restore="recompute"))
 def test_recompute_computes_all_that_was_known_anew(history: History) -> None:
-    """Chunks and decodes of an answered request are its positions, and those it lost, once more."""
+    """The work on an answered request is its positions, and those that it had when it lost its slot."""
     lost: Counter[int] = Counter()
-    computed: Counter[int] = Counter()
-    before = dict.fromkeys(range(len(history.load)), 0)
     for turn, so_far in counted(history):
-        lost.update({i: before[i] for i in turn.preempted})
-        computed.update({piece.id: piece.tokens for piece in turn.prefill})
-        computed.update(turn.decode)
-        before = dict(so_far.computed)
-        before.update({piece.id: piece.start + piece.tokens for piece in turn.prefill})
-        before.update({i: before[i] + 1 for i in turn.decode})
-    for i in (i for turn in history.turns for i in turn.ended):
-        each = history.load[i]
-        positions = each.prompt + each.output - 1 + lost[i]
-        assert computed[i] <= positions if shares_blocks(history.engine) else computed[i] == positions
+        lost.update({i: so_far.had[i] for i in turn.preempted})
+    done = work(history)
+    assert all(done[i] == positions + lost[i] for i, positions in answered(history).items())
+
+
+@over(continuous(memory="cached"))
+def test_a_prefix_cache_only_saves_work(history: History) -> None:
+    """No answered request takes more than without one, and none less than its answer."""
+    lost: Counter[int] = Counter()
+    for turn, so_far in counted(history):
+        if history.engine.restore == "recompute":
+            lost.update({i: so_far.had[i] for i in turn.preempted})
+    done = work(history)
+    for i, positions in answered(history).items():
+        assert history.load[i].output <= done[i] <= positions + lost[i]
 
 
 # --- steps
@@ -396,11 +433,14 @@ def test_the_queue_is_in_the_order_of_its_policy_and_the_preempted_are_ahead_of_
     }[engine.policy]
     lost_at: dict[int, int] = {}
     loss = count(1)
+
+    def in_order(queue: list[int]) -> list[int]:
+        return sorted(queue, key=lambda i: (urgency(load[i]), -lost_at.get(i, 0), i))
+
     for turn in history.turns:
-        for i in turn.preempted:
-            lost_at[i] = next(loss)
-        for queue in (turn.before.queue, turn.formed.queue, turn.after.queue):
-            assert queue == sorted(queue, key=lambda i: (urgency(load[i]), -lost_at.get(i, 0), i))
+        assert turn.before.queue == in_order(turn.before.queue)
+        lost_at |= {i: next(loss) for i in turn.preempted}
+        assert turn.formed.queue == in_order(turn.formed.queue)
 
 
 @over()
@@ -421,7 +461,9 @@ def test_the_queue_never_exceeds_its_bound_beyond_the_free_slots(history: Histor
 
 
 @over(
-    held(max_queue=1) | continuous(max_queue=1, admit="slot") | continuous(max_queue=1, policy="priority"),
+    held(max_queue=1, policy="priority")
+    | continuous(max_queue=1, admit="slot")
+    | continuous(max_queue=1, policy="priority"),
     examples=150,
 )
 def test_whoever_is_refused_for_want_of_a_place_is_the_least_urgent(history: History) -> None:
@@ -458,7 +500,7 @@ def victim_of(history: History, candidates: list[int], so_far: SoFar) -> int:
 
     def left(i: int) -> int:
         each = load[i]
-        return max(0, each.prompt - so_far.computed[i]) + each.output - so_far.emitted[i]
+        return max(0, each.prompt - so_far.had[i]) + each.output - so_far.emitted[i]
 
     rules: dict[str, Callable[[int], tuple[float, ...]]] = {
         "last": lambda i: (candidates.index(i),),
