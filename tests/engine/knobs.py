@@ -30,6 +30,22 @@ RESERVED = ["max_length", "power_of_two", "exact", "completion"]
 VICTIMS = ["last", "most_remaining", "least_urgent", "fewest_emitted"]
 
 
+@st.composite
+def plain(draw: Draw) -> Engine:
+    """Without memory, priorities, preemption and padding to the run: what rows alone can drive."""
+    slots = draw(st.integers(1, 5))
+    return Engine.model_validate(
+        {
+            "batching": draw(st.sampled_from(["static", "dynamic", "continuous"])),
+            "max_sequences": slots,
+            "token_budget": slots + draw(st.integers(0, 20)),
+            "prefill_chunk": draw(st.none() | st.integers(1, 12)),
+            "max_queue": draw(st.none() | st.integers(0, 4)),
+            "max_wait": f"{draw(st.integers(1, 8))}s",
+        }
+    )
+
+
 def engines(**given: Any) -> st.SearchStrategy[Engine]:
     """Any valid engine that has the knobs `given`."""
     return held(**given) | continuous(**given) | continuous(**given)

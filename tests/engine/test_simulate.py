@@ -16,7 +16,7 @@ from loadgen.plan import Phase, Plan
 from loadgen.records import NEVER_STARTED, Outcome, RequestRecord
 from loadgen.scenario import ScenarioError
 from tests.engine.driving import Row, drive, fixed, plan
-from tests.engine.test_batching import ENGINES
+from tests.engine.knobs import plain
 
 
 def engine(**knobs: object) -> Engine:
@@ -235,7 +235,7 @@ def test_a_prompt_seen_before_costs_only_what_is_new_of_it() -> None:
 SECONDS = st.integers(0, 40_000).map(lambda ms: ms / 1000)
 
 
-@given(ENGINES, st.lists(st.tuples(SECONDS, st.integers(1, 30), st.integers(1, 9)), min_size=1, max_size=14))
+@given(plain(), st.lists(st.tuples(SECONDS, st.integers(1, 30), st.integers(1, 9)), min_size=1, max_size=14))
 def test_it_agrees_with_the_scheduler_driven_by_hand(knobs: Engine, rows: list[Row]) -> None:
     """Any knobs, any plan: every token at the instant at which a driver that notes each one saw it."""
     rows.sort(key=lambda row: row[0])
