@@ -249,14 +249,14 @@ def conclude(run: Run, folder: Path) -> Summary:
 
 
 @asynccontextmanager
-async def bundled_server(engine: Engine) -> AsyncIterator[Target]:
+async def bundled_server(engine: Engine, plan: Plan | None = None) -> AsyncIterator[Target]:
     """The bundled engine served on loopback by a process of its own, which ends with this one.
 
-    Raises ScenarioError for an unknown cost profile.
+    Raises ScenarioError for an engine that cannot run, or on which nothing of `plan` could.
     """
-    from loadgen.engine.cost import step_cost
+    from loadgen.engine.check import check
 
-    step_cost(engine)
+    check(engine, plan)
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loadgen", "serve", "--port", "0", "--attached"),
         *("--engine", json.dumps(engine.model_dump(mode="json", by_alias=True))),

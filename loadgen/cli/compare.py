@@ -99,7 +99,7 @@ def _refuse_incomparable(scenario: Scenario, where: str) -> None:
 
 def singles_of(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scenario]:
     """A scenario without variants for each variant. Raises ScenarioError for one that cannot run."""
-    from loadgen.engine.cost import step_cost
+    from loadgen.engine.check import check
     from loadgen.scenario import ScenarioError
 
     singles = {}
@@ -108,7 +108,7 @@ def singles_of(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scena
             single = scenario.single(name)
             if virtual and single.target is not None:
                 raise ScenarioError("target: only the bundled engine can be simulated")
-            step_cost(single.engine)
+            check(single.engine)
             singles[name] = single
     return singles
 

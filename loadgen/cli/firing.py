@@ -100,9 +100,8 @@ async def fired(order: Order, reached: Reached | None, manner: Manner, title: st
     async with AsyncExitStack() as stack:
         is_bundled = reached is None
         if reached is None:
-            reached = Reached(
-                await stack.enter_async_context(bundled_server(order.scenario.engine)), None, None
-            )
+            server = bundled_server(order.scenario.engine, order.plan)
+            reached = Reached(await stack.enter_async_context(server), None, None)
         counters, stop = Counters(), Stop()
         stack.enter_context(_signals(stop, manner, order.scenario.drain_s))
         await stack.enter_async_context(_watched(counters, order, manner, title))

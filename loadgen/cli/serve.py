@@ -92,7 +92,7 @@ def serve(
 ) -> None:
     """Serve the bundled engine as an OpenAI-compatible server.
 
-    /v1/chat/completions, /v1/completions, /v1/models, /health
+    /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, /metrics, /debug/requests
     """
     from loadgen.cli.engine_flags import assignment, cost, layered, of_json, written
     from loadgen.cli.firing import run_async

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.engine.batching import RETRY_AFTER_S, Idle, Scheduler
+from loadgen.engine.check import check
 from loadgen.engine.cost import step_cost
 from loadgen.engine.eos import answer_tokens
 from loadgen.engine.prefix import block_hashes
@@ -54,7 +55,7 @@ def simulate(
     """
     if engine.faults is not None:
         raise ScenarioError("engine.faults: they are the served engine's, and a simulation has none")
-    _refuse_all_misfits(plan, Scheduler(engine))
+    check(engine, plan)
     simulation = _Simulation(
         plan=plan,
         engine=engine,
@@ -66,15 +67,6 @@ def simulate(
         each_step=each_step,
     )
     return simulation.records()
-
-
-def _refuse_all_misfits(plan: Plan, scheduler: Scheduler) -> None:
-    if not len(plan):
-        return
-    shortest = int(np.argmin(plan.prompt_tokens.astype(np.int64) + plan.output_tokens))
-    sequence = Sequence(0, int(plan.prompt_tokens[shortest]), int(plan.output_tokens[shortest]))
-    if (why := scheduler.refusal(sequence)) is not None:
-        raise ScenarioError(f"engine: not even the shortest request of this load can run: {why}")
 
 
 @dataclass(slots=True)
