@@ -97,6 +97,8 @@ class Continuous:
                 self._let_in(work, step)
             if not work.chunks:
                 self._decode(work, step)
+            if not (work.chunks or work.decode):  # all who decode had to go for want of memory
+                self._prefill(self._prefilling, work, step)
         elif order == "list" and self._prefilling:
             for sequence in list(self.running):
                 if sequence in work.evicted:

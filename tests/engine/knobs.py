@@ -48,7 +48,7 @@ def plain(draw: Draw) -> Engine:
 
 def engines(**given: Any) -> st.SearchStrategy[Engine]:
     """Any valid engine that has the knobs `given`."""
-    return held(**given) | continuous(**given) | continuous(**given)
+    return held(**given) | continuous(**given) | continuous("paged", **given)
 
 
 @st.composite
@@ -74,7 +74,7 @@ def continuous(draw: Draw, memory: str | None = None, displaces: bool | None = N
     """
     knobs = _any_batching(draw) | _any_order(draw, given.get("order")) | _any_preemption(draw)
     memory = memory or draw(st.sampled_from(["paged", "cached", "reserved", "none"]))
-    displaces = draw(st.booleans()) if displaces is None else displaces
+    displaces = draw(st.sampled_from([True, False])) if displaces is None else displaces
     if memory in ("paged", "cached"):
         knobs |= _paged(draw, prefix_cache=memory == "cached") | {
             "preempt": "both" if displaces else "memory"
@@ -82,17 +82,18 @@ def continuous(draw: Draw, memory: str | None = None, displaces: bool | None = N
     else:
         knobs |= _reserved(draw) if memory == "reserved" else {}
         knobs["preempt"] = "priority" if displaces else "none"
+    knobs |= given
     spare = draw(st.none() | st.integers(0, 8) | st.just(60))
-    knobs["token_budget"] = None if spare is None else knobs["max_sequences"] + spare
-    return Engine.model_validate(knobs | given)
+    budget = None if spare is None else knobs["max_sequences"] + spare
+    return Engine.model_validate({"token_budget": budget} | knobs)
 
 
 def _any_batching(draw: Draw) -> Knobs:
-    bound = draw(st.sampled_from([None, None, 0, 1, 2, 4]))
+    bound = draw(st.sampled_from([None, None, None, 0, 1, 2, 4]))
     return {
         "cost": COST,
-        "max_sequences": draw(st.integers(1, 5)),
-        "policy": draw(st.sampled_from(["fcfs", "fcfs", "priority", "aging", "deadline"])),
+        "max_sequences": draw(st.sampled_from([3, 4, 5, 2, 1])),
+        "policy": draw(st.sampled_from(["fcfs", "priority", "aging", "deadline"])),
         "aging": draw(st.sampled_from(["0.1/s", "1/s"])),
         "max_queue": bound,
         "full_queue": "reject" if bound is None else draw(st.sampled_from(["reject", "drop_lowest"])),
@@ -137,10 +138,10 @@ def _reserved(draw: Draw) -> Knobs:
 def _paged(draw: Draw, *, prefix_cache: bool) -> Knobs:
     kv = {
         "reserve": "paged",
-        "tokens": draw(st.integers(30, 80)),
+        "tokens": draw(st.integers(30, 60)),
         "block_tokens": draw(st.sampled_from([1, 4])),
         "watermark": draw(st.sampled_from([0, 0.1])),
-        "expected_share": draw(st.none() | st.just({"steps": 10})),
+        "expected_share": draw(st.sampled_from([None, None, {"steps": 10}])),
         "prefix_cache": prefix_cache,
     }
     return {"kv": kv}
@@ -164,10 +165,10 @@ class Asked(NamedTuple):
 
 @st.composite
 def asked(draw: Draw) -> Asked:
-    output = draw(st.integers(1, 30))
+    output = draw(st.integers(6, 30) | st.integers(1, 5))
     return Asked(
-        at_s=draw(st.integers(0, 30)) / 2,
-        prompt=draw(st.integers(1, 24)),
+        at_s=draw(st.integers(0, 20)) / 2,
+        prompt=draw(st.integers(5, 24) | st.integers(1, 4)),
         output=output,
         most=output + draw(st.sampled_from([0, 0, 5])),
         priority=draw(st.integers(-1, 1)),
@@ -175,7 +176,7 @@ def asked(draw: Draw) -> Asked:
     )
 
 
-LOADS = st.lists(asked(), min_size=5, max_size=14).map(sorted)
+LOADS = st.lists(asked(), min_size=6, max_size=14).map(sorted)
 
 
 def plan_of(load: list[Asked], seconds: float = 1.0) -> Plan:

@@ -144,6 +144,20 @@ def test_prompts_interrupt_decodes_after_so_many_steps_of_decodes_alone() -> Non
     assert gated(1, max_waiting_tokens=3, waiting_served_ratio=0.2)[0]
 
 
+def test_prompts_go_on_where_all_who_decode_had_to_go() -> None:
+    """Eight positions; prompts may interrupt after nine steps. The first has 2 of its prompt of 6; the second,
+    of 1, decodes until it holds 6 and finds no room for the seventh: it goes, and the prompt goes on.
+    """
+    kv = {"tokens": 8, "block_tokens": 1}
+    gate: dict[str, Any] = {"order": "prefill_first", "prefill_chunk": 2, "max_waiting_tokens": 9}
+    scheduler = Scheduler(engine(kv=kv, **gate))
+    added(scheduler, (6, 1), (1, 7))
+    assert shape(stepped(scheduler)) == ([(0, 2), (1, 1)], [], [1])
+    assert [shape(stepped(scheduler)) for _ in range(5)] == [([], [1], [1])] * 5
+    step = stepped(scheduler)
+    assert (ids(step.preempted), shape(step)) == ([1], ([(0, 2)], [], []))
+
+
 # --- who gets a slot
 # ---------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from tests.engine.history import Arrival, Cancel, History, Turn, followed
 from tests.engine.knobs import LOADS, Asked, continuous, engines, held, plan_of
 
 KINDS = ("preempted", "rejected", "cancelled", "skipped ahead")
-CANCELS = st.dictionaries(st.integers(0, 13), st.integers(0, 120).map(lambda half: half / 2), max_size=3)
+CANCELS = st.dictionaries(st.integers(0, 13), st.integers(0, 60).map(lambda half: half / 2), max_size=3)
 
 UNCACHED = continuous(memory="paged") | continuous(memory="reserved") | continuous(memory="none")
 
@@ -67,7 +67,7 @@ def over(
 # ----------------------------------------------------------------------------------------------------
 
 
-@over(examples=300)
+@over(examples=250)
 def test_every_request_ends_exactly_once(history: History) -> None:
     """Answered, refused, cancelled or impossible here; only a batch that waits forever leaves some behind."""
     ended = [i for turn in history.turns for i in turn.ended]
@@ -324,9 +324,9 @@ def test_no_decode_waits_where_decodes_come_first(history: History) -> None:
 
 
 @over(
-    continuous(order="prefill_first", admit="tokens", displaces=False, waiting_served_ratio=1.2)
+    continuous("paged", order="prefill_first", admit="tokens", displaces=False, waiting_served_ratio=1.2)
+    | continuous("paged", order="prefill_first", admit="tokens", displaces=False, max_waiting_tokens=3)
     | continuous(order="prefill_first", admit="tokens", displaces=False, max_waiting_tokens=3),
-    examples=150,
 )
 def test_prompts_interrupt_decodes_by_the_ratio_or_by_the_time_and_not_otherwise(history: History) -> None:
     """A step of prompts while somebody decodes: enough wait for those who run, or enough steps of decodes
@@ -346,7 +346,8 @@ def test_prompts_interrupt_decodes_by_the_ratio_or_by_the_time_and_not_otherwise
 
 IN_ORDER = (
     held(policy="fcfs")
-    | continuous(memory="paged", policy="fcfs", admit="tokens", displaces=False)
+    | continuous("paged", policy="fcfs", admit="tokens", displaces=False)
+    | continuous("paged", policy="fcfs", admit="tokens", displaces=False, max_sequences=4)
     | continuous(policy="fcfs", admit="tokens", displaces=False)
 )
 """Engines that never reorder. See REORDERS for those that do."""
@@ -354,7 +355,7 @@ IN_ORDER = (
 STAY = ("preempted", "rejected", "cancelled")
 
 
-@over(IN_ORDER, seen=STAY, examples=150)
+@over(IN_ORDER, seen=STAY)
 def test_first_come_first_served_never_reorders_admissions(history: History) -> None:
     """First admissions are in the order of arrival."""
     assert history.admissions == sorted(history.admissions)
@@ -386,17 +387,14 @@ def asked_at(at_s: float, prompt: int, output: int, priority: int = 0) -> Asked:
 
 @over(
     held(policy="fcfs")
-    | continuous(memory="paged", policy="fcfs", admit="tokens", displaces=False, victim="last")
-    | continuous(memory="paged", policy="fcfs", admit="tokens", displaces=False, victim="last"),
+    | continuous("paged", policy="fcfs", admit="tokens", displaces=False, victim="last")
+    | continuous("paged", policy="fcfs", admit="tokens", displaces=False, victim="last", max_sequences=4),
     seen=STAY,
-    examples=150,
 )
 def test_first_tokens_keep_the_order_of_equal_prompts(history: History) -> None:
-    """First come, first served, the last admitted losing its slot: of two prompts of equal length the earlier
-    has its first token no later, unless a cache knew the other.
+    """First come, first served, the last admitted losing its slot, and no cache that knows one of them: of
+    two prompts of equal length the earlier has its first token no later.
     """
-    if shares_blocks(history.engine):
-        return
     first: dict[int, int] = {}
     for at, turn in enumerate(history.turns):
         for i in turn.emits:
@@ -409,12 +407,16 @@ def test_first_tokens_keep_the_order_of_equal_prompts(history: History) -> None:
     held()
     | continuous(admit="tokens", displaces=False)
     | continuous(memory="paged", admit="tokens", displaces=False)
+    | continuous(memory="cached", admit="tokens", displaces=False)
 )
 def test_who_is_admitted_is_the_head_of_the_queue(history: History) -> None:
-    """Whoever does not fit stops those behind, and nobody comes in a step for which somebody had to go."""
+    """Whoever does not fit stops those behind, and nobody comes in once somebody had to go in the same step:
+    only where prompts come first may somebody come back from the bus, and go for the decodes that follow.
+    """
+    prompts_first = history.engine.order == "prefill_first" and history.engine.restore != "recompute"
     for turn in history.turns:
         assert turn.admitted == turn.before.queue[: len(turn.admitted)]
-        assert not (turn.admitted and turn.preempted)
+        assert prompts_first or not (turn.admitted and turn.preempted)
 
 
 @over()
@@ -464,19 +466,14 @@ def test_the_queue_never_exceeds_its_bound_beyond_the_free_slots(history: Histor
     held(max_queue=1, policy="priority")
     | continuous(max_queue=1, admit="slot")
     | continuous(max_queue=1, policy="priority"),
-    examples=150,
 )
 def test_whoever_is_refused_for_want_of_a_place_is_the_least_urgent(history: History) -> None:
     """Rejecting: the newcomer. Dropping: the highest number among it and those that wait and never ran; of
     equals the last to come.
     """
-    arrivals = [each for each in history.arrivals if each.refused is not None]
-    if history.engine.full_queue == "reject":
-        assert all(each.refused == each.id for each in arrivals)
-        return
-    for each in arrivals:
+    for each in (each for each in history.arrivals if each.refused is not None):
         ran = preempted_before(history, each)
-        fresh = [i for i in each.before.queue if i not in ran]
+        fresh = [i for i in each.before.queue if i not in ran and history.engine.full_queue == "drop_lowest"]
         assert each.refused == max([*fresh, each.id], key=lambda i: (history.load[i].priority, i))
 
 
@@ -488,6 +485,39 @@ def preempted_before(history: History, event: Arrival) -> set[int]:
             return lost
         lost |= set(turn.preempted)
     return lost
+
+
+SERVICE_S, SLOTS, BACKLOG = 4, 2, 3
+NORMAL = asked_at(10.5, 1, SERVICE_S)
+
+
+def urgent_stream(seconds: float) -> list[Asked]:
+    """Two slots' worth: one that takes four steps every two seconds, and three more at the start, so that one
+    or more always wait.
+    """
+    at_s = [0] * BACKLOG + [2 * n for n in range(int(seconds / 2))]
+    return [asked_at(each, 1, SERVICE_S, priority=-10) for each in at_s]
+
+
+def waited_s(load: list[Asked], **policy: str) -> float:
+    """How long the normal request waits for a slot."""
+    engine = Engine.model_validate({"max_sequences": SLOTS, "cost": fixed("1s")} | policy)
+    load = sorted([*load, NORMAL])
+    turns = followed(engine, load).turns
+    return next(turn.now_s for turn in turns if load.index(NORMAL) in turn.admitted) - NORMAL.at_s
+
+
+@pytest.mark.parametrize("aging", [0.25, 1, 4])
+def test_where_waiting_counts_nobody_starves_and_where_it_does_not_they_do(aging: float) -> None:
+    """A request ten below a stream that fills the engine is ahead of all that come 10 / aging later. Then
+    those before it leave: the backlog and one more, two in every four seconds; and a slot must be free. It is
+    admitted by then, and not before it is their equal; without aging it waits ten times as long and longer.
+    """
+    equal_s = 10 / aging
+    bound_s = equal_s + SERVICE_S * (1 + (BACKLOG + 1) / SLOTS)
+    stream = urgent_stream(12 * bound_s)
+    assert equal_s <= waited_s(stream, policy="aging", aging=f"{aging}/s") <= bound_s
+    assert waited_s(stream, policy="priority") > 10 * bound_s
 
 
 # --- victims
@@ -513,9 +543,11 @@ def victim_of(history: History, candidates: list[int], so_far: SoFar) -> int:
 
 @over(continuous(memory="paged", displaces=False, admit="tokens"))
 def test_where_memory_runs_out_victims_go_by_their_rule(history: History) -> None:
-    """One after the other, of those that run and have not gone yet."""
+    """One after the other, of those that run and have not gone yet; also of those that came in before decodes
+    had their turn.
+    """
     for turn, so_far in counted(history):
-        candidates = list(turn.before.running)
+        candidates = [*turn.before.running, *turn.admitted]
         for victim in turn.preempted:
             assert victim == victim_of(history, candidates, so_far)
             candidates.remove(victim)
@@ -623,7 +655,8 @@ def test_padded_every_slot_is_computed_to_the_longest(history: History) -> None:
 # -------------------------------------------------------------------------------------------------------
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.seed(5)
+@hypothesis.settings(max_examples=60, database=None)
 @hypothesis.given(engines(), LOADS)
 def test_the_same_seed_gives_the_same_trace(engine: Engine, load: list[Asked]) -> None:
     """Every iteration and every record, byte for byte, noise and answers' lengths included."""
