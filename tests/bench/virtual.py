@@ -17,16 +17,9 @@ from loadgen.plan import Plan
 from loadgen.scenario import build
 from loadgen.workload import draw
 from tests.bench.machine import load_average
-from tests.engine.anyscale import KV_TOKENS, lengths_sent
+from tests.engine.anyscale import engine as anyscale_engine
+from tests.engine.anyscale import lengths, paged
 from tests.engine.driving import plan
-
-_PAGED: dict[str, Any] = {
-    "order": "hybrid",
-    "prefill_chunk": None,
-    "token_budget": 8192,
-    "max_sequences": 256,
-    "kv": {"tokens": KV_TOKENS},
-}
 
 
 def seconds(asked: Plan, engine: Engine, *, each_step: bool = False) -> float:
@@ -37,11 +30,11 @@ def seconds(asked: Plan, engine: Engine, *, each_step: bool = False) -> float:
 
 
 def burst() -> None:
-    lengths = lengths_sent(1536)
-    asked, engine = plan([(0.0, 512, tokens) for tokens in lengths]), Engine.model_validate(_PAGED)
+    answers = [max(1, tokens) for tokens in lengths(1536)]
+    asked, engine = plan([(0.0, 512, tokens) for tokens in answers]), anyscale_engine(paged(1536))
     jumping = statistics.median(seconds(asked, engine) for _ in range(5))
     stepping = statistics.median(seconds(asked, engine, each_step=True) for _ in range(3))
-    print(f"burst of {len(lengths):,}, {sum(lengths):,} output tokens, paged: {jumping:.3f} s")
+    print(f"burst of {len(answers):,}, {sum(answers):,} output tokens, paged: {jumping:.3f} s")
     print(f"  step by step {stepping:.3f} s, {stepping / jumping:.1f} times as long; load {load_average()}")
 
 
