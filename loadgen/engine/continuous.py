@@ -217,21 +217,26 @@ class Continuous:
             self._waiting.remove(first.id)
 
     def _displace(self, step: Step) -> None:
-        """Newcomers for whom there is no place take that of less urgent running ones."""
+        """Newcomers for whom there is no place take that of less urgent running ones, if that is enough."""
         for newcomer in self._newcomers:
             if newcomer not in self._waiting or self._has_place(newcomer):
                 continue
-            while victims := [s for s in self.running if s.priority > newcomer.priority]:
-                self._preempt(max(victims, key=self._victim), step)
+            victims = [s for s in self.running if s.priority > newcomer.priority]
+            if not self._has_place(newcomer, without=victims):
+                continue
+            for victim in sorted(victims, key=self._victim, reverse=True):
+                self._preempt(victim, step)
                 if self._has_place(newcomer):
                     self._admit(newcomer)
                     self._waiting.remove(newcomer.id)
                     break
         self._newcomers.clear()
 
-    def _has_place(self, sequence: Sequence) -> bool:
-        fits = self._memory is None or self._memory.fits(sequence, self.running)
-        return fits and len(self.running) < self._slots
+    def _has_place(self, sequence: Sequence, without: Iterable[Sequence] = ()) -> bool:
+        staying = [s for s in self.running if s not in without]
+        freed_blocks = sum(s.blocks for s in without)
+        fits = self._memory is None or self._memory.fits(sequence, staying, freed_blocks)
+        return fits and len(staying) < self._slots
 
     def _have_room(self, sequence: Sequence, tokens: int, work: _Work, step: Step) -> bool:
         """Hold memory for so many positions, at the expense of others where need be; False where it had to go

@@ -56,14 +56,16 @@ class Memory:
         """Positions of its prompt that need not be computed: at least one token is always left to do."""
         return self._hits(sequence) * self._block_tokens if self._hashing else 0
 
-    def fits(self, sequence: Sequence, running: list[Sequence]) -> bool:
-        """Whether it may come in beside the `running` ones. Paged, all that it knows so far must fit, though
-        it is taken only as it is computed. Reserved and padded, so must what fills all up to the longest.
+    def fits(self, sequence: Sequence, running: list[Sequence], freed_blocks: int = 0) -> bool:
+        """Whether it may come in beside the `running` ones, `freed_blocks` more being free than are. Paged,
+        all that it knows so far must fit, though it is taken only as it is computed. Reserved and padded, so
+        must what fills all up to the longest.
         """
+        free = self.free_blocks + freed_blocks
         if not self._is_paged:
             padding = _padding([*running, sequence]) if self._is_padded else 0
-            return self.blocks(self._reserved_tokens(sequence) + padding) <= self.free_blocks
-        free, wanted = self.free_blocks, self.blocks(sequence.known_tokens)
+            return self.blocks(self._reserved_tokens(sequence) + padding) <= free
+        wanted = self.blocks(sequence.known_tokens)
         if self._hashing:
             hits = sequence.prefix[: self._hits(sequence)]
             wanted -= len(hits)

@@ -145,8 +145,8 @@ def test_prompts_interrupt_decodes_after_so_many_steps_of_decodes_alone() -> Non
 
 
 def test_prompts_go_on_where_all_who_decode_had_to_go() -> None:
-    """Eight positions; prompts may interrupt after nine steps. The first has 2 of its prompt of 6; the second,
-    of 1, decodes until it holds 6 and finds no room for the seventh: it goes, and the prompt goes on.
+    """Eight positions; prompts may interrupt after nine steps. The first has 2 of its prompt of 6; the
+    second, of 1, decodes until it holds 6 and finds no room for the seventh: it goes, and the prompt goes on.
     """
     kv = {"tokens": 8, "block_tokens": 1}
     gate: dict[str, Any] = {"order": "prefill_first", "prefill_chunk": 2, "max_waiting_tokens": 9}
@@ -258,6 +258,22 @@ def test_nobody_as_urgent_as_the_newcomer_loses_a_slot() -> None:
         stepped(scheduler)
         assert taken(scheduler, Sequence(4, 1, 1, priority))
         assert ids(stepped(scheduler).preempted) == lost
+
+
+def test_nobody_loses_a_slot_that_would_not_make_room_for_the_newcomer() -> None:
+    """Twenty positions: 12 held by one as urgent as the newcomer, 4 by one that is less. The newcomer wants
+    9, and 8 would be free; one that wants 8 gets them.
+    """
+    kv = {"reserve": "exact", "tokens": 20, "block_tokens": 1}
+    for prompt, lost in ((8, []), (7, [1])):
+        scheduler = Scheduler(engine(kv=kv, preempt="priority"))
+        for sequence in (Sequence(0, 2, 10, 0), Sequence(1, 2, 2, 1)):
+            assert taken(scheduler, sequence)
+        stepped(scheduler)
+        assert taken(scheduler, Sequence(2, prompt, 1, 0))
+        step = stepped(scheduler)
+        assert ids(step.preempted) == lost
+        assert ids(step.admitted) == ([2] if lost else [])
 
 
 @pytest.mark.parametrize(

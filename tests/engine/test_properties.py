@@ -329,13 +329,14 @@ def test_no_decode_waits_where_decodes_come_first(history: History) -> None:
     | continuous(order="prefill_first", admit="tokens", displaces=False, max_waiting_tokens=3),
 )
 def test_prompts_interrupt_decodes_by_the_ratio_or_by_the_time_and_not_otherwise(history: History) -> None:
-    """A step of prompts while somebody decodes: enough wait for those who run, or enough steps of decodes
-    went before.
+    """A step of prompts while somebody decodes, and does not have to go: enough wait for those who run, or
+    enough steps of decodes went before.
     """
     ratio, most = history.engine.waiting_served_ratio, history.engine.max_waiting_tokens
     decode_steps = 0
     for turn, so_far in counted(history):
-        if turn.prefill and any(decodes(i, history, so_far) for i in turn.before.running):
+        staying = [i for i in turn.before.running if i not in turn.preempted]
+        if turn.prefill and any(decodes(i, history, so_far) for i in staying):
             by_ratio = ratio is not None and len(turn.before.queue) >= ratio * len(turn.before.running)
             assert by_ratio or (most is not None and decode_steps >= most)
         decode_steps = 0 if turn.prefill else decode_steps + 1
@@ -569,6 +570,16 @@ def test_a_newcomer_takes_the_slot_of_the_rules_victim_among_the_less_urgent(his
                 placed.append(newcomer)
         assert turn.preempted == expected
         assert turn.admitted[: len(placed)] == placed
+
+
+@over(continuous(memory="reserved", displaces=True) | continuous(memory="none", displaces=True))
+def test_whoever_loses_its_slot_loses_it_to_a_newcomer(history: History) -> None:
+    """One that came since the last step and is admitted in this one, more urgent than all who went for it."""
+    load = history.load
+    for turn in history.turns:
+        came = [each.id for each in turn.told if isinstance(each, Arrival) and each.id in turn.admitted]
+        for victim in turn.preempted:
+            assert any(load[newcomer].priority < load[victim].priority for newcomer in came)
 
 
 # --- held batches
