@@ -68,7 +68,6 @@ class Arrival(NamedTuple):
 
 class Cancel(NamedTuple):
     id: int
-    in_step: bool
     before: Scene
     was_there: bool
     after: Scene
@@ -152,7 +151,7 @@ class _Following:
         told, self._told = self._told, []
         formed = self._scene()
         prefill = [Piece(c.sequence.id, c.start, c.tokens, c.completes) for c in step.prefill]
-        self._happen(math.nextafter(now_s + 1.0, 0.0), in_step=True)
+        self._happen(math.nextafter(now_s + 1.0, 0.0))
         ended = [s.id for s in self._scheduler.finish(step)]
         turn = Turn(
             now_s=now_s,
@@ -174,10 +173,10 @@ class _Following:
         )
         self._history.turns.append(turn)
 
-    def _happen(self, until_s: float, *, in_step: bool = False) -> None:
+    def _happen(self, until_s: float) -> None:
         while self._happenings and self._happenings[-1][0] <= until_s:
             at_s, is_cancel, i = self._happenings.pop()
-            self._cancel(i, in_step) if is_cancel else self._arrive(i, at_s)
+            self._cancel(i) if is_cancel else self._arrive(i, at_s)
 
     def _arrive(self, i: int, at_s: float) -> None:
         engine, each = self._history.engine, self._history.load[i]
@@ -190,10 +189,10 @@ class _Following:
         refused = self._scheduler.add(sequence, at_s)
         self._tell(Arrival(i, before, None if refused is None else refused.id, self._scene()))
 
-    def _cancel(self, i: int, in_step: bool) -> None:
+    def _cancel(self, i: int) -> None:
         before = self._scene()
         was_there = self._scheduler.cancel(i)
-        self._tell(Cancel(i, in_step, before, was_there, self._scene()))
+        self._tell(Cancel(i, before, was_there, self._scene()))
 
     def _tell(self, event: Arrival | Cancel) -> None:
         self._told.append(event)
