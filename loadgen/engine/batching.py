@@ -87,23 +87,38 @@ class Scheduler:
         """Queue `sequence`. Who is refused for it: itself where the queue is full, or, where the engine drops
         the least urgent, another one that waited; None: nobody.
         """
-        sequence.added_s = now_s
-        if self._batch.take(sequence):
+        dropped = self.add_all([sequence], now_s)
+        return sequence if dropped is None else next(iter(dropped), None)
+
+    def add_all(self, sequences: list[Sequence], now_s: float) -> list[Sequence] | None:
+        """Queue them all, and say who is dropped for them; or None of them, and nobody is."""
+        for sequence in sequences:
+            sequence.added_s = now_s
+        queued = [sequence for sequence in sequences if not self._batch.take(sequence)]
+        dropped = self._dropped_for(queued)
+        if dropped is None:
+            for taken in (sequence for sequence in sequences if sequence not in queued):
+                self.cancel(taken.id)
             return None
-        refused = self._refused_for(sequence)
-        if refused is not sequence:
-            if refused is not None:
-                self.waiting.remove(refused.id)
+        for sequence in dropped:
+            self.waiting.remove(sequence.id)
+        for sequence in queued:
             self.waiting.add(sequence)
             self._batch.arrived(sequence)
-        return refused
+        return dropped
 
-    def _refused_for(self, newcomer: Sequence) -> Sequence | None:
+    def _dropped_for(self, newcomers: list[Sequence]) -> list[Sequence] | None:
+        """Who must leave a full queue for them, all as urgent as the first; None where that is not enough."""
         bound = self._engine.max_queue
-        if bound is None or len(self.waiting) < self._batch.free_slots + bound:
+        if bound is None or not newcomers:
+            return []
+        over = len(self.waiting) + len(newcomers) - self._batch.free_slots - bound
+        if over <= 0:
+            return []
+        if self._engine.full_queue == "reject":
             return None
-        last = self.waiting.last if self._engine.full_queue == "drop_lowest" else None
-        return last if last is not None and last.priority > newcomer.priority else newcomer
+        dropped = self.waiting.least_urgent(over, above=newcomers[0].priority)
+        return dropped if len(dropped) == over else None
 
     def next_step(self, now_s: float) -> Step | Idle:
         """What to compute now. Call `finish` with the step before asking again."""

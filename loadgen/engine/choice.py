@@ -34,7 +34,6 @@ def choices(ask: Ask, engine: Engine, first_id: int) -> list[Choice]:
     """
     stop = find_stop(ask.stop, ask.max_tokens, ask.min_tokens)
     key = first_id if ask.seed is None else ask.seed
-    prefix = _prefix(ask, engine)
 
     def choice(index: int) -> Choice:
         tokens, reason, chars = ask.max_tokens, "length", None
@@ -44,13 +43,15 @@ def choices(ask: Ask, engine: Engine, first_id: int) -> list[Choice]:
             tokens, reason, chars = stop.tokens, "stop", stop.chars
         elif tokens < ask.max_tokens:
             reason = "stop"
-        sequence = Sequence(first_id + index, ask.prompt_tokens, tokens, ask.priority, ask.max_tokens, prefix)
+        sequence = Sequence(first_id + index, ask.prompt_tokens, tokens, ask.priority, ask.max_tokens)
         return Choice(index, sequence, reason, chars)
 
     return [choice(index) for index in range(ask.n)]
 
 
-def _prefix(ask: Ask, engine: Engine) -> tuple[int, ...]:
-    if engine.kv is None or not engine.kv.prefix_cache:
-        return ()
-    return block_hashes(ask.prompt, engine.kv.block_tokens)
+def know_prefix(chosen: list[Choice], ask: Ask, engine: Engine) -> None:
+    """Where there is a prefix cache, hash the prompt's blocks: for long prompts a work of milliseconds."""
+    if engine.kv is not None and engine.kv.prefix_cache:
+        prefix = block_hashes(ask.prompt, engine.kv.block_tokens)
+        for choice in chosen:
+            choice.sequence.prefix = prefix

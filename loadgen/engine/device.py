@@ -77,16 +77,14 @@ class Device:
 
     def submit(self, call: Call) -> bool:
         """Queue a call's choices, all or none; False when the queue is full."""
-        now_s = self._now_s()
-        for choice in call.choices:
-            refused = self._scheduler.add(choice.sequence, now_s)
-            if refused is None:
-                continue
+        dropped = self._scheduler.add_all([choice.sequence for choice in call.choices], self._now_s())
+        if dropped is None:
             self.metrics.rejected += 1
-            if refused.id not in self._wanted:  # it is one of these
-                self._withdraw(call)
-                return False
-            self._drop(self._wanted[refused.id][0])
+            return False
+        for sequence in dropped:
+            if sequence.id in self._wanted:  # not withdrawn with another choice of its call
+                self.metrics.rejected += 1
+                self._drop(self._wanted[sequence.id][0])
         call.stamps.accept_ns = self._timer.now_ns()
         call.unended = len(call.choices)
         self._wanted |= {choice.sequence.id: (call, choice) for choice in call.choices}

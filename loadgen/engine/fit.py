@@ -75,6 +75,8 @@ def _rows(table: csv.DictReader[str], path: Path) -> Iterator[Measured]:
         raise ScenarioError(
             f"{path}:1: no column {', '.join(missing)}: the header must name tokens, contexts and seconds"
         )
+    if twice := [name for name in Measured._fields if header.count(name) > 1]:
+        raise ScenarioError(f"{path}:1: column {', '.join(twice)} is there twice")
     for row in table:
         where = f"{path}:{table.line_num}"
         yield Measured(*(_cell(row[name], name, where) for name in Measured._fields))

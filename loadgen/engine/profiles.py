@@ -18,6 +18,8 @@ from loadgen import strict_yaml
 from loadgen.knobs import Engine, Kv, RooflineCost
 from loadgen.scenario import ScenarioError
 
+_MOST_GPUS = 1024  # that are worth advising
+
 Status = Literal["read", "computed", "fitted", "guessed"]
 
 
@@ -152,7 +154,8 @@ def _too_small(cost: RooflineCost, kv: Kv, needed_bytes: float, enough_gpus: int
     return (
         f"engine.kv: the weights of {cost.model} take {weight_bytes / 1e9:.1f} GB, with KV for one request "
         f"{needed_bytes / 1e9:.1f} GB; {kv.utilization:g} of {cost.gpus} x {memory_bytes / 1e9:.1f} GB "
-        f"({cost.gpu}) is {share_bytes / 1e9:.1f} GB: use gpus: {enough_gpus}"
+        f"({cost.gpu}) is {share_bytes / 1e9:.1f} GB: use "
+        + (f"gpus: {enough_gpus}" if enough_gpus <= _MOST_GPUS else "more of it, or a larger GPU")
     )
 
 

@@ -24,7 +24,7 @@ from loadgen import __version__
 from loadgen.engine.answer import Answer
 from loadgen.engine.batching import RETRY_AFTER_S
 from loadgen.engine.chance import uniform
-from loadgen.engine.choice import Choice, choices
+from loadgen.engine.choice import Choice, choices, know_prefix
 from loadgen.engine.device import Call, Device, Stamps
 from loadgen.engine.dialect import Ask, Refusal, read_chat, read_completion, read_tokenize
 from loadgen.engine.metrics import exposition
@@ -188,6 +188,7 @@ class _Service:
         if (why := self.device.refusal(call)) is not None:
             param = "messages" if ask.is_chat else "prompt"
             raise Refusal(400, why, code="context_length_exceeded", param=param)
+        know_prefix(call.choices, ask, self._engine)
         if not self.device.submit(call):
             raise Refusal(429, "the queue is full", code="rate_limit_exceeded")
         self._stamps[request_id] = call.stamps
@@ -259,7 +260,9 @@ async def _echo_id(request: web.Request, response: web.StreamResponse) -> None:
 
 @web.middleware
 async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every error is told in OpenAI's words, aiohttp's own (no such path, body too large) too."""
+    """Errors are told in OpenAI's words, aiohttp's own (no such path, body too large) too; all but those of
+    HTTP that could not be read.
+    """
     try:
         return await handler(request)
     except Refusal as refusal:

@@ -81,11 +81,13 @@ class Waiting:
             heappop(heap)
         return heap[0][2]
 
-    @property
-    def last(self) -> Sequence | None:
-        """The least urgent that has not run yet: the highest priority number, and of those the newest."""
-        fresh = [(s.priority, tie, s) for _, tie, s in self._entries.values() if not s.preemptions]
-        return max(fresh, key=lambda entry: entry[:2])[2] if fresh else None
+    def least_urgent(self, most: int, above: int) -> list[Sequence]:
+        """Up to `most` that have not run yet and whose priority number is above that: the highest number
+        first, and of equals the newest.
+        """
+        fresh = [e for e in self._entries.values() if e[2].priority > above and not e[2].preemptions]
+        fresh.sort(key=lambda entry: (entry[2].priority, entry[1]), reverse=True)
+        return [sequence for _, _, sequence in fresh[:most]]
 
     @property
     def oldest_s(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loadgen.engine.answer import Answer
-from loadgen.engine.choice import Choice, choices
+from loadgen.engine.choice import Choice, choices, know_prefix
 from loadgen.engine.dialect import Ask
 from loadgen.knobs import Engine
 from tests.engine.test_dialect import chat, completion
@@ -169,12 +169,14 @@ def test_a_sequence_knows_what_the_scheduler_needs() -> None:
     """Ids in a row; prompt, most tokens, priority; the prompt's blocks only where a cache compares them."""
     cached = Engine.model_validate({"preset": "vllm-v1", "kv": {"tokens": 4096, "prefix_cache": True}})
     ask = completion(prompt="x" * 256, max_tokens=9, stop=" t3", n=2, priority=4)
-    [_, second] = choices(ask, cached, first_id=7)
-    sequence = second.sequence
+    chosen, plain = choices(ask, cached, first_id=7), choices(ask, Engine(), first_id=7)
+    know_prefix(chosen, ask, cached)
+    know_prefix(plain, ask, Engine())
+    sequence = chosen[1].sequence
     assert (sequence.id, sequence.prompt_tokens, sequence.output_tokens) == (8, 64, 4)
     assert (sequence.max_tokens, sequence.priority) == (9, 4)
     assert len(sequence.prefix) == 4
-    assert choices(ask, Engine(), 7)[0].sequence.prefix == ()
+    assert plain[0].sequence.prefix == ()
 
 
 def test_cached_tokens_are_told_where_there_is_a_cache() -> None:

@@ -261,6 +261,32 @@ async def test_who_is_dropped_for_a_more_urgent_call_is_over_and_hears_nothing()
     assert device.metrics.finished == {"stop": 0, "length": 2, "abort": 0}
 
 
+async def test_choices_that_do_not_all_fit_cost_nobody_else_its_place() -> None:
+    """One slot taken, two of little urgency wait: three urgent choices need three places, and are refused;
+    two of them take both.
+    """
+    clock = JumpingClock()
+    knobs = {"max_sequences": 1, "max_queue": 2, "full_queue": "drop_lowest", "cost": fixed("10ms")}
+    device = Device(Engine.model_validate(knobs), clock)
+
+    def call(priority: int, *ids: int) -> Call:
+        chosen = [Choice(index, Sequence(i, 1, 2, priority)) for index, i in enumerate(ids)]
+        return Call(chosen, lambda choice: None)
+
+    calls = [call(0, 0), call(5, 1), call(5, 2), call(-1, 3, 4, 5), call(-1, 6, 7)]
+    taken: list[bool] = []
+    clock.happenings = [
+        (i * MS, lambda one=one: taken.append(device.submit(one))) for i, one in enumerate(calls)
+    ]
+    running = asyncio.create_task(device.run())
+    await clock.over.wait()
+    running.cancel()
+    assert taken == [True, True, True, False, True]
+    assert [one.is_dropped for one in calls] == [False, True, True, False, False]
+    assert device.metrics.rejected == 3
+    assert device.levels()[:2] == (0, 0)
+
+
 async def test_choices_that_do_not_all_fit_leave_nothing_behind() -> None:
     """Two slots and no queue: three choices are refused, and two others then run at once."""
     clock = JumpingClock()

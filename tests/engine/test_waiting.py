@@ -79,12 +79,11 @@ def test_the_last_is_the_least_urgent_that_never_ran_whatever_the_policy() -> No
     ran = came(3, priority=9)
     ran.preemptions = 1
     queue.put_back(ran)
-    assert queue.last is not None
-    assert queue.last.id == 1
+    assert [s.id for s in queue.least_urgent(1, above=-9)] == [1]
     for i in (0, 1, 2):
         queue.remove(i)
     assert len(queue) == 1
-    assert queue.last is None
+    assert queue.least_urgent(1, above=-9) == []
 
 
 def test_the_oldest_is_the_one_that_came_first_not_the_one_that_leaves_first() -> None:
