@@ -8,7 +8,7 @@ from contextlib import closing
 
 from loadgen.client.ahead import Ahead
 from loadgen.client.control import Counters, Stop
-from loadgen.client.health import Probe, calm_garbage_collector
+from loadgen.client.health import Probe
 from loadgen.client.pace import Pace
 from loadgen.client.pool import Pool
 from loadgen.client.request import Form
@@ -18,7 +18,7 @@ from loadgen.plan import Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import Scenario, Target
-from loadgen.timer import Timer, new_timer
+from loadgen.timer import Timer, calm_garbage_collector, new_timer
 
 __all__ = ["Counters", "Stop", "run"]
 

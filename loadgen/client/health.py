@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
@@ -17,23 +16,6 @@ from loadgen.timer import Timer
 
 PROBE_NS = 10_000_000
 CLOCK_JUMP_S = 0.5
-
-
-@contextmanager
-def calm_garbage_collector() -> Iterator[None]:
-    """What lives now is never scanned again, and scans become rare: a full one can stop the loop for 100 ms.
-
-    It is not switched off: cycles would then eat the memory of a long run.
-    """
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 class Probe:

@@ -31,7 +31,7 @@ from loadgen.engine.metrics import exposition
 from loadgen.engine.reply import Reply
 from loadgen.knobs import Engine, Faults
 from loadgen.scenario import ScenarioError
-from loadgen.timer import new_timer
+from loadgen.timer import calm_garbage_collector, new_timer
 
 _MAX_BODY_BYTES = 64 * 2**20
 _KEPT_REQUESTS = 100_000
@@ -75,7 +75,7 @@ async def serve(
     When stopping, new requests get 503; running ones have `grace_s` seconds to end, then their connections
     are closed. Raises ScenarioError for a cost without a profile, and where the port cannot be had.
     """
-    with closing(new_timer()) as timer:
+    with closing(new_timer()) as timer, calm_garbage_collector():
         service = _Service(engine, Device(engine, timer, speed), api_key)
         # Cancelling the handler of a lost connection is how a sequence learns that its client is gone.
         runner = web.AppRunner(

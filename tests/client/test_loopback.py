@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 
 from loadgen.client import Counters, Stop, run
-from loadgen.client.health import calm_garbage_collector
 from loadgen.client.pool import Pool, allow_many_descriptors
 from loadgen.plan import Plan
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import Target
+from loadgen.timer import calm_garbage_collector
 from tests.client.runs import plan_of, scenario_of
 from tests.client.streams import plain
 from tests.fakes import HANG, RESET, Reply, ScriptedServer, event, self_signed, stream_reply
