@@ -56,9 +56,7 @@ def serve(
     max_wait: Annotated[
         str | None, typer.Option(help="Longest wait for a batch to fill, such as 50ms.")
     ] = None,
-    kv_tokens: Annotated[
-        int | None, typer.Option(help="Positions of KV memory; paged, it needs a preset or preempt.")
-    ] = None,
+    kv_tokens: Annotated[int | None, typer.Option(help="Positions of KV memory. Default: no bound.")] = None,
     max_length: Annotated[
         int | None,
         typer.Option("--max-length", "--max-model-len", help="Refuse (400) longer prompt and answer."),

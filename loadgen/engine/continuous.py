@@ -234,8 +234,7 @@ class Continuous:
 
     def _has_place(self, sequence: Sequence, without: Iterable[Sequence] = ()) -> bool:
         staying = [s for s in self.running if s not in without]
-        freed_blocks = sum(s.blocks for s in without)
-        fits = self._memory is None or self._memory.fits(sequence, staying, freed_blocks)
+        fits = self._memory is None or self._memory.fits(sequence, staying, without)
         return fits and len(staying) < self._slots
 
     def _have_room(self, sequence: Sequence, tokens: int, work: _Work, step: Step) -> bool:

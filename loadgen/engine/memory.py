@@ -56,12 +56,12 @@ class Memory:
         """Positions of its prompt that need not be computed: at least one token is always left to do."""
         return self._hits(sequence) * self._block_tokens if self._hashing else 0
 
-    def fits(self, sequence: Sequence, running: list[Sequence], freed_blocks: int = 0) -> bool:
-        """Whether it may come in beside the `running` ones, `freed_blocks` more being free than are. Paged,
-        all that it knows so far must fit, though it is taken only as it is computed. Reserved and padded, so
-        must what fills all up to the longest.
+    def fits(self, sequence: Sequence, running: list[Sequence], without: Iterable[Sequence] = ()) -> bool:
+        """Whether it may come in beside the `running` ones, if those `without` whom went. Paged, all that it
+        knows so far must fit, though it is taken only as it is computed. Reserved and padded, so must what
+        fills all up to the longest.
         """
-        free = self.free_blocks + freed_blocks
+        free = self.free_blocks + sum(self._alone_held(s, sequence) for s in without)
         if not self._is_paged:
             padding = _padding([*running, sequence]) if self._is_padded else 0
             return self.blocks(self._reserved_tokens(sequence) + padding) <= free
@@ -75,6 +75,14 @@ class Memory:
             if self._share and not self._share.leaves_room(sequence, running, free, self._block_tokens):
                 return False
         return wanted <= free
+
+    def _alone_held(self, victim: Sequence, newcomer: Sequence) -> int:
+        """Blocks that its going would give to the newcomer for certain: neither shared with others nor wanted
+        by the newcomer itself.
+        """
+        shared = [block for block in self._shared.get(victim.id, ()) if block is not None]
+        kept = sum(self._holders[block] > 1 or block in newcomer.prefix for block in shared)
+        return victim.blocks - kept
 
     def admit(self, sequence: Sequence) -> None:
         """Hold what `fits` found room for: the whole reservation, or the positions that are there already."""

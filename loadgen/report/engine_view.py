@@ -85,6 +85,12 @@ def line(engine: Engine) -> str:
     facts.append("no bound on the queue" if engine.max_queue is None else f"a queue of {engine.max_queue}")
     if engine.kv is not None:
         facts.append(f"KV of {profiles.kv_tokens(engine):,} tokens ({engine.kv.reserve})")
+    if engine.max_length is not None:
+        facts.append(f"at most {engine.max_length:,} tokens a request")
+    if engine.policy != "fcfs":
+        facts.append(f"policy {engine.policy}")
+    if engine.faults is not None:
+        facts.append("FAULTS ON")
     return f"{engine.model_name}: {', '.join([*facts, _cost(engine)])}"
 
 

@@ -84,11 +84,14 @@ mini-engine: dynamic, 64 sequences, a batch waits 50ms at most, a queue of 7, \
 roofline of llama-3-8b on a100-80gb + 2ms a step, speed 20
 """
 
+AGAINST = ["--set", "faults.drop_after=3", "--policy", "priority"]
+SAID_AGAINST = BARE.replace("queue, ", "queue, policy priority, FAULTS ON, ")
+
 PRESET = ["--preset", "orca-max", "--kv-tokens", "9000", "--max-model-len", "1024", "--set", "max_queue=null"]
 OVER_PRESET = """\
 mini-engine: orca-max, continuous, 256 sequences, any number of tokens a step, whole prompts, \
-no bound on the queue, KV of 9,000 tokens (max_length), roofline of llama-3-8b on h100-80gb \
-+ 2ms a step, speed 1
+no bound on the queue, KV of 9,000 tokens (max_length), at most 1,024 tokens a request, \
+roofline of llama-3-8b on h100-80gb + 2ms a step, speed 1
 """
 
 
@@ -96,10 +99,11 @@ no bound on the queue, KV of 9,000 tokens (max_length), roofline of llama-3-8b o
     ("words", "said"),
     [
         ([], BARE),
+        (AGAINST, SAID_AGAINST),
         (["own.yaml", *PRESET], OVER_PRESET),
         (["own.yaml", "--gpu", "a100-80gb", "--batching", "dynamic", "--speed", "20"], LAID_OVER),
     ],
-    ids=["bare", "preset", "scenario and flags"],
+    ids=["bare", "faults", "preset", "scenario and flags"],
 )
 def test_it_says_what_it_serves_beside_its_url(tmp_path: Path, words: list[str], said: str) -> None:
     """The URL alone on stdout; on stderr the engine in one line, flags laid over the scenario's."""

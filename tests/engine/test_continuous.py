@@ -260,6 +260,21 @@ def test_nobody_as_urgent_as_the_newcomer_loses_a_slot() -> None:
         assert ids(stepped(scheduler).preempted) == lost
 
 
+def test_blocks_that_others_share_make_no_room_for_a_newcomer() -> None:
+    """Ten blocks; two prompts of seven share six, so that two are free. An urgent one of five would get
+    one more for the less urgent's slot: not enough, and nobody goes.
+    """
+    knobs = {"max_sequences": 8, "token_budget": 512, "prefill_chunk": None, "preempt": "both"}
+    kv = {"tokens": 160, "prefix_cache": True}
+    scheduler = Scheduler(engine(**knobs, victim="least_urgent", policy="priority", kv=kv))
+    for i, priority in enumerate((0, 5)):
+        scheduler.add(Sequence(i, 100, 12, priority, prefix=(1, 2, 3, 4, 5, 6)), float(i))
+        stepped(scheduler)
+    scheduler.add(Sequence(2, 80, 4), 2.0)
+    step = begun(scheduler, 2.0)
+    assert (ids(step.preempted), ids(scheduler.running), ids(scheduler.waiting)) == ([], [0, 1], [2])
+
+
 def test_nobody_loses_a_slot_that_would_not_make_room_for_the_newcomer() -> None:
     """Twenty positions: 12 held by one as urgent as the newcomer, 4 by one that is less. The newcomer wants
     9, and 8 would be free; one that wants 8 gets them.
