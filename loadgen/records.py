@@ -40,8 +40,9 @@ class Outcome(StrEnum):
     ABORTED = "aborted"  # our own end of run; not the server's fault; left out of attainment
 
 
-NEVER_STARTED = "never started: it waits for a batch that will not fill"
-"""The error of a row that nothing could start any more, in a simulation."""
+NEVER_FILLED = "never started: it waits for a batch that will not fill"
+OVERTAKEN = "never started: later requests went before it"
+"""Errors of rows that would wait for ever, in a simulation."""
 
 PhaseName = Literal["warmup", "measured", "tail"]
 

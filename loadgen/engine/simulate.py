@@ -20,7 +20,7 @@ from loadgen.engine.sequence import Sequence, Step
 from loadgen.engine.trace import Iteration
 from loadgen.knobs import Engine
 from loadgen.plan import Phase, Plan
-from loadgen.records import NEVER_STARTED, Outcome, PhaseName, RequestRecord
+from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome, PhaseName, RequestRecord
 from loadgen.scenario import ScenarioError
 
 _PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
@@ -46,9 +46,10 @@ def simulate(
     comes first.
 
     `prompt` makes a row's text of its index and its tokens, and is asked only for a prefix cache. Rows that
-    nothing can start any more time out `patience_s` after they fell due. `observe` is told of every
-    iteration. Steps in which nothing changes are taken many at a time, unless `observe` or `each_step` wants
-    them one by one: the records are the same.
+    nothing can start any more time out `patience_s` after they fell due, and so do those that had not started
+    by then while rows of the tail came and went: an order that starves them would never let a run end.
+    `observe` is told of every iteration. Steps in which nothing changes are taken many at a time, unless
+    `observe` or `each_step` wants them one by one: the records are the same.
 
     Raises ScenarioError for a cost without a profile, for faults (they are the served engine's), and where no
     row of the plan could ever run.
@@ -174,17 +175,25 @@ class _Simulation:
         ended = self._scheduler.finish(step)
         if self._watch:
             self._watch.saw(step, ended, self._scheduler, started_s, now_s)
-        for sequence in ended:
-            row = self._open.pop(sequence.id)
+        ended_rows = [self._open.pop(sequence.id) for sequence in ended]
+        for row in ended_rows:
             yield self._end(row, self._answered(row, Outcome.OK, now_s))
+        if any(row.phase == "tail" for row in ended_rows):
+            yield from self._lose_patience(now_s)
+
+    def _lose_patience(self, now_s: float) -> Iterator[RequestRecord]:
+        for row in [row for row in self._open.values() if row.phase != "tail"]:
+            if now_s < row.due_s + self.patience_s:
+                return
+            if row.sequence in self._scheduler.waiting and not row.sequence.preemptions:
+                self._scheduler.cancel(row.sequence.id)
+                del self._open[row.sequence.id]
+                yield self._end(row, self._timed_out(row, OVERTAKEN))
 
     def _give_up(self) -> Iterator[RequestRecord]:
         """Nothing can happen any more, yet some wait."""
         for row in self._open.values():
-            record = self._begun(row, Outcome.TIMEOUT_FIRST_TOKEN, status=200)
-            record.ended_s = _whole_us(row.due_s + self.patience_s)
-            record.error = NEVER_STARTED
-            yield self._end(row, record)
+            yield self._end(row, self._timed_out(row, NEVER_FILLED))
 
     def _name(self, sequence: Sequence) -> str:
         return self._open[sequence.id].name
@@ -247,6 +256,12 @@ class _Simulation:
             asked_prompt_tokens=row.sequence.prompt_tokens,
             asked_output_tokens=row.sequence.asked_tokens,
         )
+
+    def _timed_out(self, row: _Row, why: str) -> RequestRecord:
+        record = self._begun(row, Outcome.TIMEOUT_FIRST_TOKEN, status=200)
+        record.ended_s = _whole_us(row.due_s + self.patience_s)
+        record.error = why
+        return record
 
     def _refused(self, row: _Row, at_s: float, why: str, status: int) -> RequestRecord:
         is_rejection = status == 429

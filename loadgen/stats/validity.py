@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadgen.records import NEVER_STARTED, Floats, Outcome
+from loadgen.records import NEVER_FILLED, OVERTAKEN, Floats, Outcome
 from loadgen.run import Health, Run
 from loadgen.stats.law import declared, departures
 from loadgen.stats.metrics import gaps_of, span_s
@@ -119,18 +119,28 @@ def _sent(run: Run, less: str) -> Iterator[Finding]:
         yield _invalid("not_started", text, "a client process was lost or starved: run again")
 
 
+_STUCK = {
+    NEVER_FILLED: (
+        "since their batch will not fill",
+        "give max_wait a time, or ask for a multiple of max_sequences",
+    ),
+    OVERTAKEN: (
+        "since later ones go before them",
+        "lower the rate, set load.tail: false, or order the queue so that waiting counts (policy aging)",
+    ),
+}
+
+
 def _stuck(run: Run) -> Iterator[Finding]:
     r = run.records
-    stuck = [name for name, error in zip(r.request_id, r.error, strict=True) if error == NEVER_STARTED]
-    if stuck:
-        names = ", ".join(name.removeprefix(f"{run.header.run_id}-") for name in stuck[:_NAMED])
-        more = f" and {len(stuck) - _NAMED} more" if len(stuck) > _NAMED else ""
-        yield Finding(
-            name="never_started",
-            effect="warning",
-            text=f"{len(stuck)} requests can never start, since their batch will not fill: {names}{more}",
-            remedy="give max_wait a time, or ask for a multiple of max_sequences",
-        )
+    for error, (why, remedy) in _STUCK.items():
+        stuck = [name for name, said in zip(r.request_id, r.error, strict=True) if said == error]
+        if stuck:
+            names = ", ".join(name.removeprefix(f"{run.header.run_id}-") for name in stuck[:_NAMED])
+            more = f" and {len(stuck) - _NAMED} more" if len(stuck) > _NAMED else ""
+            requests = "request" if len(stuck) == 1 else "requests"
+            text = f"{len(stuck)} {requests} can never start, {why}: {names}{more}"
+            yield Finding(name="never_started", effect="warning", text=text, remedy=remedy)
 
 
 def _tokens(run: Run) -> Iterator[Finding]:

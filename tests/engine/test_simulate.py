@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loadgen.engine import simulate
 from loadgen.knobs import Engine, RooflineCost
 from loadgen.plan import Phase, Plan
-from loadgen.records import NEVER_STARTED, Outcome, RequestRecord
+from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome, RequestRecord
 from loadgen.scenario import ScenarioError
 from tests.engine.driving import Row, drive, fixed, plan
 from tests.engine.knobs import plain
@@ -161,7 +161,33 @@ def test_a_batch_that_never_fills_ends_with_rows_that_time_out_and_say_why() -> 
     forever = engine(batching="static", max_sequences=4, max_wait="forever")
     found = by_index(simulate(plan(rows), forever, run_id="r", patience_s=30))
     assert [found[i].outcome for i in range(5)] == [Outcome.OK] * 4 + [Outcome.TIMEOUT_FIRST_TOKEN]
-    assert (found[4].error, found[4].ended_s) == (NEVER_STARTED, 30.4)
+    assert (found[4].error, found[4].ended_s) == (NEVER_FILLED, 30.4)
+
+
+def test_a_row_that_the_tail_overtakes_for_ever_times_out() -> None:
+    """One slot, steps of 1 s, newcomers past the queue: row 1 waits while a tail row takes the slot whenever it
+    is free, at every second. Its patience of 5 s is over with the tail row that ends at 6 s.
+    """
+    tail = ((float(k), 1, 1) for k in count(1))
+    asked = plan([(0.0, 1, 1), (0.5, 1, 1)], more=lambda: endless(tail, first_index=2))
+    passing = engine(max_sequences=1, admit="slot", cost=fixed("1s"))
+    found = by_index(simulate(asked, passing, run_id="r", patience_s=5))
+    assert (found[1].outcome, found[1].error, found[1].ended_s) == (
+        Outcome.TIMEOUT_FIRST_TOKEN, OVERTAKEN, 5.5,
+    )  # fmt: skip
+    assert [found[i].outcome for i in range(2, 7)] == [Outcome.OK] * 5
+    assert max(found) <= 8
+
+
+def test_whoever_is_slow_without_being_overtaken_is_waited_for() -> None:
+    """A static batch that goes on for 9 s: with a patience of 2 s its members, and the row behind it, end ok,
+    though a tail row in the batch was over after a second.
+    """
+    tail = iter([(0.2, 1, 1)])
+    asked = plan([(0.0, 1, 9), (0.1, 1, 9)], more=lambda: endless(tail, first_index=2))
+    held = engine(batching="static", max_sequences=2, max_wait="1s", cost=fixed("1s"))
+    found = by_index(simulate(asked, held, run_id="r", patience_s=2))
+    assert [found[i].outcome for i in (0, 1)] == [Outcome.OK] * 2
 
 
 def test_a_row_too_long_for_the_engine_is_refused_as_the_server_would() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadgen.records import NEVER_STARTED, Outcome
+from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome
 from loadgen.run import Health, Run
 from loadgen.stats import Finding, summarize
 from tests.records import failed, ok, run_of
@@ -190,10 +190,19 @@ def test_rows_that_never_started() -> None:
 
 def test_rows_whose_batch_will_never_fill_are_named() -> None:
     """Twelve of them: ten by name, and how many more."""
-    rows = [failed(i, 1.0, Outcome.TIMEOUT_FIRST_TOKEN, error=NEVER_STARTED) for i in range(12)]
+    rows = [failed(i, 1.0, Outcome.TIMEOUT_FIRST_TOKEN, error=NEVER_FILLED) for i in range(12)]
     text = found(run_of([*rows, ok(12, 2.0)]))["never_started"].text
     assert text.startswith("12 requests can never start")
     assert text.endswith(": r0, r1, r2, r3, r4, r5, r6, r7, r8, r9 and 2 more")
+
+
+def test_rows_that_later_ones_overtake_for_ever_are_named() -> None:
+    """One of them, and what to do."""
+    finding = found(run_of([failed(0, 1.0, Outcome.TIMEOUT_FIRST_TOKEN, error=OVERTAKEN), ok(1, 2.0)]))[
+        "never_started"
+    ]
+    assert finding.text == "1 request can never start, since later ones go before them: r0"
+    assert "tail: false" in finding.remedy
 
 
 def test_prompts_of_another_length_than_asked() -> None:
