@@ -140,6 +140,14 @@ def _choices(types: list[Any]) -> list[str]:
     return [str(choice) for here in types if get_origin(here) is Literal for choice in get_args(here)]
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """What was likely meant by `word`: the first that it begins, else one spelled much like it."""
+    words = list(known)
+    longer = [other for other in words if word and other.startswith(word)]
+    near = longer or difflib.get_close_matches(word[:60], words, n=1)
+    return near[0] if near else None
+
+
 def _instead(word: Any, choices: list[str]) -> str:
-    near = difflib.get_close_matches(str(word)[:60], choices, n=1)
-    return f", did you mean {near[0]}?" if near else f": choose from {', '.join(choices)}"
+    near = nearest(str(word), choices)
+    return f", did you mean {near}?" if near else f": choose from {', '.join(choices)}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from loadgen import strict_yaml
-from loadgen.faults import InsideError
+from loadgen.faults import InsideError, nearest
 from loadgen.units import quoted
 
 FOLDER = Path(__file__).parent / "engine" / "presets"
@@ -28,8 +27,8 @@ def document(name: str) -> dict[str, Any]:
     """
     known = names()
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        near = nearest(name, known)
+        hint = f"did you mean {near}? " if near else ""
         raise ValueError(f"no preset {quoted(name)}; {hint}known: {', '.join(known)}")
     return strict_yaml.read((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")).data
 

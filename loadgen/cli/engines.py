@@ -70,14 +70,13 @@ def _yaml(found: Fit, file: Path) -> str:
 
 
 def _refuse_unknown(name: str, known: list[str]) -> None:
-    from difflib import get_close_matches
-
+    from loadgen.faults import nearest
     from loadgen.scenario import ScenarioError
     from loadgen.units import quoted
 
     if name not in known:
-        near = [longer for longer in known if longer.startswith(name)] or get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        near = nearest(name, known)
+        hint = f"did you mean {near}? " if near else ""
         raise ScenarioError(f"no preset, GPU or model {quoted(name)}; {hint}loadgen engines lists them")
 
 

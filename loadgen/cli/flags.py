@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from loadgen.faults import nearest
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.scenario import load as load_scenario
 from loadgen.units import duration_s
@@ -74,8 +74,8 @@ def located(scenario: str) -> Path:
         return Path(scenario)
     ours = {path.stem: path for path in sorted(shipped().glob("*.yaml"))}
     if scenario not in ours:
-        near = get_close_matches(scenario, ours, n=1)
-        hint = f", did you mean {near[0]}?" if near else ";"
+        near = nearest(scenario, ours)
+        hint = f", did you mean {near}?" if near else ";"
         raise ScenarioError(f"{scenario}: no such file or shipped scenario{hint} shipped: {', '.join(ours)}")
     return ours[scenario]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -15,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from loadgen import strict_yaml
+from loadgen.faults import nearest
 from loadgen.knobs import Engine, Kv, RooflineCost
 from loadgen.scenario import ScenarioError
 
@@ -119,11 +119,6 @@ def model(name: str) -> Model:
     return _named("model", name, models())
 
 
-def profiles() -> dict[str, tuple[str, ...]]:
-    """The names a roofline's `gpu` and `model` may have."""
-    return {"gpu": tuple(gpus()), "model": tuple(models())}
-
-
 def kv_tokens(engine: Engine) -> int | None:
     """Positions that fit into the engine's KV memory; None where it is unlimited.
 
@@ -176,6 +171,6 @@ def _profile(fields: dict[str, Any], kind: type[_AnyProfile], sources: Mapping[s
 def _named(what: str, name: str, known: Mapping[str, _AnyProfile]) -> _AnyProfile:
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    near = nearest(name, known)
+    hint = f"did you mean {near}? " if near else ""
     raise ScenarioError(f"engine.cost.{what}: no profile of {name!r}; {hint}known: {', '.join(known)}")

@@ -12,7 +12,7 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.cli.serve import serve
-from loadgen.engine.profiles import profiles
+from loadgen.engine.profiles import gpus, models
 from tests.end_to_end.process import LOADGEN, environment, serving
 
 SCENARIO = """\
@@ -158,8 +158,8 @@ def test_every_profile_that_the_help_gives_as_an_example_exists() -> None:
     examples = {
         of: told[of].__metadata__[0].help.split("such as ")[1].split(":")[0] for of in ("gpu", "profile")
     }
-    assert examples["gpu"] in profiles()["gpu"]
-    assert examples["profile"] in profiles()["model"]
+    assert examples["gpu"] in gpus()
+    assert examples["profile"] in models()
 
 
 @pytest.mark.parametrize("flag", ["--host", "--model"])

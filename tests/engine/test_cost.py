@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loadgen.engine.cost import StepCost, step_cost
 from loadgen.engine.jitter import Factors
-from loadgen.engine.profiles import model, profiles
+from loadgen.engine.profiles import gpus, model, models
 from loadgen.engine.sequence import Chunk, Sequence, Step
 from loadgen.knobs import Engine, Jitter
 from loadgen.scenario import ScenarioError
@@ -95,8 +95,8 @@ def test_gpus_share_all_but_the_overhead() -> None:
 
 def test_the_defaults_have_profiles() -> None:
     """Every listed name can be used, and so can a scenario's default."""
-    for gpu in profiles()["gpu"]:
-        for name in profiles()["model"]:
+    for gpu in gpus():
+        for name in models():
             assert roofline(gpu=gpu, model=name, overhead="5ms")(step(1)) > 0.005
     assert costing(ROOFLINE)(step(1)) > 0.005
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from loadgen.engine.profiles import gpu, gpus, kv_tokens, model, models, profiles
+from loadgen.engine.profiles import gpu, gpus, kv_tokens, model, models
 from loadgen.knobs import Engine
 from loadgen.scenario import ScenarioError
 
@@ -114,9 +114,14 @@ def test_a_profile_is_told_in_a_line() -> None:
 
 def test_names_are_listed_by_what_they_name() -> None:
     """The knob's name, and the profiles in the order of the files."""
-    names = profiles()
-    assert names["gpu"][:4] == ("a100-40gb", "a100-80gb", "h100-80gb", "h200")
-    assert names["model"][0] == "opt-13b"
+    assert list(gpus())[:4] == ["a100-40gb", "a100-80gb", "h100-80gb", "h200"]
+    assert next(iter(models())) == "opt-13b"
+
+
+def test_a_name_begun_is_taken_for_the_one_that_it_begins() -> None:
+    """h100 is nearer to h200 by its letters."""
+    with pytest.raises(ScenarioError, match="did you mean h100-80gb"):
+        gpu("h100")
 
 
 @pytest.mark.parametrize(

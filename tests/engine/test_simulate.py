@@ -165,7 +165,7 @@ def test_a_batch_that_never_fills_ends_with_rows_that_time_out_and_say_why() -> 
 
 
 def test_a_row_that_the_tail_overtakes_for_ever_times_out() -> None:
-    """One slot, steps of 1 s, newcomers past the queue: row 1 waits while a tail row takes the slot whenever it
+    """One slot, steps of 1 s, newcomers past the queue: row 1 waits while a tail row takes the slot when it
     is free, at every second. Its patience of 5 s is over with the tail row that ends at 6 s.
     """
     tail = ((float(k), 1, 1) for k in count(1))
