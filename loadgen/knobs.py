@@ -371,6 +371,11 @@ class Engine(Strict):
             yield "kv.prefix_cache shares blocks: it needs reserve: paged"
 
     @property
+    def takes_whole_prompts(self) -> bool:
+        """Continuous: a prompt is computed in one step or not yet."""
+        return self.order == "hybrid" or (self.order == "prefill_first" and self.prefill_chunk is None)
+
+    @property
     def is_paged(self) -> bool:
         """KV memory is taken as it is needed, and may run out."""
         return self.kv is not None and self.kv.reserve == "paged"

@@ -77,8 +77,7 @@ class Scheduler:
     def _whole_tokens(self, sequence: Sequence) -> int:
         """What of it may have to be computed in one piece: after a recompute, also what it had answered."""
         engine = self._engine
-        cut = engine.order in ("decode_first", "list") or engine.prefill_chunk is not None
-        if engine.batching != "continuous" or cut:
+        if engine.batching != "continuous" or not engine.takes_whole_prompts:
             return 0
         again = engine.preempt != "none" and engine.restore == "recompute"
         return sequence.prompt_tokens + (sequence.asked_tokens - 1 if again else 0)

@@ -38,9 +38,7 @@ class Continuous:
         self._slots = engine.max_sequences
         self._budget = engine.token_budget or sys.maxsize
         self._chunk = engine.prefill_chunk or sys.maxsize
-        self._whole = engine.order == "hybrid" or (
-            engine.order == "prefill_first" and engine.prefill_chunk is None
-        )
+        self._whole = engine.takes_whole_prompts
         self._displaces = engine.preempt in ("priority", "both")
         self._victim = VICTIMS[engine.victim]
         self.running: list[Sequence] = []

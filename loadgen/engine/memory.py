@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from loadgen.engine.expected import ExpectedAnswers
 from loadgen.engine.sequence import Sequence
-from loadgen.knobs import ExpectedShare, Kv
-
-_MOST_EXPECTED_TOKENS = 4096  # of one answer, however long it may become (SGLang's clip)
+from loadgen.knobs import Kv
 
 
 class Memory:
@@ -30,10 +29,9 @@ class Memory:
         self._empty = self.total_blocks
         self._holders: dict[int, int] = {}  # by hash: how many sequences hold this block
         self._idle: dict[int, None] = {}  # hashes of blocks that nobody holds, the least recently used first
-        self._shared: dict[
-            int, list[int | None]
-        ] = {}  # by sequence: hashes of its first blocks, None: its own
-        self._share = _Share(kv.expected_share) if kv.expected_share else None
+        # By sequence: hashes of its first blocks, None for one of its own.
+        self._shared: dict[int, list[int | None]] = {}
+        self._share = ExpectedAnswers(kv.expected_share) if kv.expected_share else None
 
     @property
     def free_blocks(self) -> int:
@@ -158,8 +156,7 @@ class Memory:
     # --- prefixes -------------------------------------------------------------------------------------------
 
     def _hits(self, sequence: Sequence) -> int:
-        known_tokens = sequence.prompt_tokens + sequence.emitted_tokens
-        most = (known_tokens - 1) // self._block_tokens
+        most = (sequence.known_tokens - 1) // self._block_tokens
         hits = 0
         for block in sequence.prefix[:most]:
             if block not in self._holders and block not in self._idle:
@@ -223,24 +220,3 @@ def _power_of_two(tokens: int) -> int:
 def _padding(sequences: list[Sequence]) -> int:
     known = [sequence.known_tokens for sequence in sequences]
     return len(known) * max(known) - sum(known)
-
-
-class _Share:
-    """SGLang's new-token ratio: what part of the answers still to come is expected to come."""
-
-    def __init__(self, asked: ExpectedShare) -> None:
-        self._start, self._end = asked.start, asked.end
-        self._fall_per_step = (asked.start - asked.end) / asked.steps
-        self._steps = 0
-
-    def leaves_room(self, newcomer: Sequence, running: list[Sequence], free_blocks: int, size: int) -> bool:
-        """A newcomer counts in full, those that run by their expected share."""
-        coming = sum(min(s.asked_tokens - s.emitted_tokens, _MOST_EXPECTED_TOKENS) for s in running)
-        newcomer_tokens = newcomer.needed_tokens + min(
-            newcomer.asked_tokens - newcomer.emitted_tokens, _MOST_EXPECTED_TOKENS
-        )
-        share = max(self._end, self._start - self._fall_per_step * self._steps)
-        return newcomer_tokens <= free_blocks * size - coming * share
-
-    def passed(self, steps: int, *, starts_anew: bool) -> None:
-        self._steps = 0 if starts_anew else self._steps + steps

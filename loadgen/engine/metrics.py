@@ -6,7 +6,7 @@ The engine adds to plain numbers; they become metrics when somebody asks.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -104,9 +104,7 @@ def _levels(levels: Levels, model: str) -> Iterator[Metric]:
         ("vllm:kv_cache_usage_perc", "Share of the KV blocks that are held, 0 to 1.", levels.kv_share),
         ("vllm:gpu_cache_usage_perc", "The same under its older name.", levels.kv_share),
     ):
-        gauge = GaugeMetricFamily(name, help_text, labels=["model_name"])
-        gauge.add_metric([model], value)
-        yield gauge
+        yield _family(GaugeMetricFamily, name, help_text, {(model,): value})
 
 
 def _counters(metrics: Metrics, levels: Levels, model: str) -> Iterator[Metric]:
@@ -119,15 +117,25 @@ def _counters(metrics: Metrics, levels: Levels, model: str) -> Iterator[Metric]:
         ("loadgen_engine_slips", "Steps that ended later than a step is long.", metrics.slips),
         ("loadgen_engine_rejected", "Requests refused or dropped at a full queue.", metrics.rejected),
     ):
-        counter = CounterMetricFamily(name, help_text, labels=["model_name"])
-        counter.add_metric([model], value)
-        yield counter
-    ended = CounterMetricFamily(
-        "vllm:request_success", "Sequences that ended.", labels=["model_name", "finished_reason"]
+        yield _family(CounterMetricFamily, name, help_text, {(model,): value})
+    ended: dict[tuple[str, ...], float] = {(model, reason): n for reason, n in metrics.finished.items()}
+    yield _family(
+        CounterMetricFamily, "vllm:request_success", "Sequences that ended.", ended, "finished_reason"
     )
-    for reason, n in metrics.finished.items():
-        ended.add_metric([model, reason], n)
-    yield ended
+
+
+def _family(
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily],
+    name: str,
+    help_text: str,
+    values: Mapping[tuple[str, ...], float],
+    *more_labels: str,
+) -> Metric:
+    """`values`: by the model's name, and what `more_labels` stand for."""
+    family = kind(name, help_text, labels=["model_name", *more_labels])
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
 
 
 def _histograms(metrics: Metrics, model: str) -> Iterator[Metric]:

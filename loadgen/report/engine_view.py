@@ -97,7 +97,7 @@ def line(engine: Engine) -> str:
 def _chunks(engine: Engine) -> str:
     if engine.prefill_chunk is not None:
         return f"chunks of {engine.prefill_chunk}"
-    return "whole prompts" if engine.order in ("hybrid", "prefill_first") else "chunks of any size"
+    return "whole prompts" if engine.takes_whole_prompts else "chunks of any size"
 
 
 def _wait(window_s: float) -> str:
