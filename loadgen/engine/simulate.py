@@ -18,6 +18,7 @@ from loadgen.engine.eos import answer_tokens
 from loadgen.engine.prefix import block_hashes
 from loadgen.engine.sequence import Sequence, Step
 from loadgen.engine.trace import Iteration
+from loadgen.engine.watch import Watch
 from loadgen.knobs import Engine
 from loadgen.plan import Phase, Plan
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome, PhaseName, RequestRecord
@@ -96,7 +97,7 @@ class _Simulation:
         self._cost = step_cost(self.engine)
         kv = self.engine.kv
         self._block_tokens = kv.block_tokens if kv is not None and kv.prefix_cache and self.prompt else None
-        self._watch = _Watch(self.observe, self.engine.max_sequences, self._name) if self.observe else None
+        self._watch = Watch(self.observe, self.engine.max_sequences, self._name) if self.observe else None
         self._jumps = not (self.observe or self.each_step)
         self._arrivals = chain.from_iterable(_rows(block) for block in chain((self.plan,), self.plan.tail()))
         self._next = next(self._arrivals, None)
@@ -270,47 +271,6 @@ class _Simulation:
         record.error = why
         record.retry_after_s = float(RETRY_AFTER_S) if is_rejection else None
         return record
-
-
-class _Watch:
-    """Turns steps into Iterations."""
-
-    def __init__(
-        self, observe: Callable[[Iteration], None], slots: int, name: Callable[[Sequence], str]
-    ) -> None:
-        self._observe = observe
-        self._slots = slots
-        self._name = name
-        self._active: dict[int, str] = {}  # held slots keep the names of members that have ended
-        self.rejected: list[str] = []
-
-    def saw(
-        self, step: Step, ended: list[Sequence], scheduler: Scheduler, started_s: float, ended_s: float
-    ) -> None:
-        named = self._name
-        completing = [chunk.sequence for chunk in step.prefill if chunk.completes]
-        self._active = {s.id: self._active.get(s.id) or named(s) for s in scheduler.running}
-        iteration = Iteration(
-            iteration=step.number,
-            start_s=started_s,
-            step_s=ended_s - started_s,
-            decode=[named(s) for s in step.emits[: len(step.emits) - len(completing)]],
-            prefill=[(named(chunk.sequence), chunk.tokens) for chunk in step.prefill],
-            emitted=[named(s) for s in completing],
-            preempted=[named(s) for s in step.preempted],
-            rejected=self.rejected,
-            admitted=[named(s) for s in step.admitted],
-            completed=[named(s) for s in ended],
-            queue=[named(s) for s in scheduler.waiting],
-            active=list(self._active.values()),
-            unused_tokens=step.unused_tokens,
-            decode_waited=step.waited > 0,
-            kv_blocks=step.kv_blocks,
-            slots=self._slots,
-            used_slots=len(step.emits) - len(completing) + len(step.prefill),
-        )
-        self.rejected = []
-        self._observe(iteration)
 
 
 def _rows(block: Plan) -> Iterator[_Row]:
