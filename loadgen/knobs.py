@@ -211,7 +211,8 @@ class Engine(Strict):
         default=2048, description="continuous: tokens computed in one step; null: no bound"
     )
     prefill_chunk: Count | None = Field(
-        default=512, description="continuous: most prompt tokens of one request in one step; null: no limit"
+        default=512,
+        description="continuous: most tokens of one prompt (or of what is recomputed) in a step; null: all",
     )
     order: Literal["decode_first", "list", "prefill_first", "hybrid"] = Field(
         default="decode_first",
@@ -250,7 +251,8 @@ class Engine(Strict):
     )
     full_queue: Literal["reject", "drop_lowest"] = Field(
         default="reject",
-        description="at a full queue: refuse the newcomer, or whoever is last by priority, waiting or new",
+        description="at a full queue: refuse the newcomer, or the last by priority of it and all who wait and "
+        "never ran",
     )
 
     kv: Kv | None = Field(default=None, description="memory for keys and values; null: no bound")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from loadgen.cli.words import Words
     from loadgen.drive import Order
     from loadgen.scenario import Scenario
+    from loadgen.stats.summary import Summary
 
 
 def traced(scenario: Scenario, words: Words, where: str, folder: Path, run_id: str, salt: str | None) -> Exit:
@@ -28,7 +29,7 @@ def traced(scenario: Scenario, words: Words, where: str, folder: Path, run_id: s
         done = simulated(order, trace=True)
         with drive.kept(order.folder):
             summary = drive.conclude(done, order.folder)
-            documents[name] = _show(name, order.folder, words)
+            documents[name] = _show(name, summary, order.folder, words)
         codes.append(of_run(summary))
         if summary.interrupted:
             words.say("interrupted: what had happened by then is kept")
@@ -53,14 +54,14 @@ def _orders(scenario: Scenario, where: str, folder: Path, run_id: str, salt: str
     return {name: order(single, folder / name, f"{run_id}-{name}") for name, single in singles.items()}
 
 
-def _show(name: str, folder: Path, words: Words) -> dict[str, Any]:
+def _show(name: str, summary: Summary, folder: Path, words: Words) -> dict[str, Any]:
     """Print one trace; the same in few words for JSON."""
     from loadgen.drive import ITERATIONS, TRACE, iterations
     from loadgen.report.terminal import print_trace
     from loadgen.report.trace_view import look
 
     shown = look(lambda: iterations(folder))
-    print_trace(name, shown, folder, words.results)
+    print_trace(name, shown, summary, words.results, folder=folder)
     return {
         "iterations": str(folder / ITERATIONS),
         "trace": str(folder / TRACE),

@@ -40,11 +40,13 @@ class Scheduler:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.waiting = Waiting(engine)
+        continuous = engine.batching == "continuous"
         tokens = kv_tokens(engine)
         self.memory = None
         if engine.kv is not None and tokens is not None:
-            self.memory = Memory(engine.kv, tokens, engine.max_length, is_padded=engine.padded_context)
-        batch = Continuous if engine.batching == "continuous" else Held
+            is_padded = continuous and engine.padded_context
+            self.memory = Memory(engine.kv, tokens, engine.max_length, is_padded=is_padded)
+        batch = Continuous if continuous else Held
         self._batch: Continuous | Held = batch(engine, self.waiting, self.memory)
         self._steps = 0
 

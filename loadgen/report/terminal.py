@@ -41,10 +41,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
         _headline(console, "INVALID", said, "bold red")
     _sentence(console, summary_view.identity(summary))
     _sentence(console, summary_view.load(summary))
-    for finding in sorted(summary.findings, key=lambda f: list(EFFECTS).index(f.effect)):
-        _finding(console, finding)
-    for caution in summary_view.cautions(summary):
-        _sentence(console, caution, "bold yellow")
+    _doubts(console, summary)
     for table in summary_view.tables(summary):
         _table(console, table)
     _list(console, "Next", summary_view.next_steps(summary))
@@ -74,10 +71,23 @@ def print_plan(facts: PlanFacts, console: Console) -> None:
         _table(console, table)
 
 
-def print_trace(name: str, shown: trace_view.Shown, folder: Path, console: Console) -> None:
+def _doubts(console: Console, summary: Summary) -> None:
+    """What speaks against a run's figures, and what to know before using them."""
+    for finding in sorted(summary.findings, key=lambda f: list(EFFECTS).index(f.effect)):
+        _finding(console, finding)
+    for caution in summary_view.cautions(summary):
+        _sentence(console, caution, "bold yellow")
+
+
+def print_trace(
+    name: str, shown: trace_view.Shown, summary: Summary, console: Console, *, folder: Path
+) -> None:
     """What the engine did, iteration by iteration; `name`: which run of several."""
     signs.allow(console.file)
-    _headline(console, name, "SIMULATED in virtual time", "bold green")
+    is_valid = summary.validity == "VALID"
+    said = f"{summary.validity}, SIMULATED in virtual time"
+    _headline(console, name, said, "bold green" if is_valid else "bold red")
+    _doubts(console, summary)
     for table in trace_view.tables(shown):
         _table(console, table)
     files = "iterations.jsonl every iteration, trace.json the same for ui.perfetto.dev"

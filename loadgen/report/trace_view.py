@@ -90,7 +90,10 @@ def _passages(shown: Ends[Passage]) -> Table:
         [_name(p.request), _place(p.first_output), _place(p.completed), f"{p.preemptions:,}", p.result]
         for p in (*shown.first, *shown.last)
     ]
-    notes = ["first output, completed: in which iteration.", *_left_out(shown, "requests")]
+    notes = ["first output, completed: in which iteration."]
+    if any(p.result == "unfinished" for p in (*shown.first, *shown.last)):
+        notes.append("unfinished: it waited or ran when the run ended, as tail load does; or it timed out.")
+    notes += _left_out(shown, "requests")
     return Table("Requests", columns, _cut(shown, rows), notes)
 
 

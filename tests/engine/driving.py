@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -47,44 +47,31 @@ def plan(
 
 @dataclass
 class Trace:
-    """What a scheduler did: its steps, the end of each, and the instants of each sequence's tokens."""
+    """What a scheduler did: its steps, the instants of each sequence's tokens, and whom it refused."""
 
     steps: list[Step] = field(default_factory=list)
-    ends_s: list[float] = field(default_factory=list)
     tokens_s: dict[int, list[float]] = field(default_factory=dict)
-    ended: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
-    cancelled: list[int] = field(default_factory=list)
 
 
-def drive(
-    engine: Engine,
-    rows: Sequence[Row],
-    cost: StepCost = lambda _step: 1.0,
-    cancels: Mapping[int, float] | None = None,
-) -> Trace:
-    """Run `rows`, the sequence i being rows[i], to the end; cancel sequence i at cancels[i]. Checks each
-    step."""
+def drive(engine: Engine, rows: Sequence[Row], cost: StepCost = lambda _step: 1.0) -> Trace:
+    """Run `rows`, the sequence i being rows[i], to the end."""
     scheduler, trace, now_s = Scheduler(engine), Trace(), 0.0
-    happenings = [(due_s, 0, i) for i, (due_s, _, _) in enumerate(rows)]
-    happenings += [(at_s, 1, i) for i, at_s in (cancels or {}).items()]
-    happenings.sort()
+    arrivals = sorted((due_s, i) for i, (due_s, _, _) in enumerate(rows))
 
-    def happen(until_s: float) -> None:
-        while happenings and happenings[0][0] <= until_s:
-            at_s, is_cancel, i = happenings.pop(0)
-            if is_cancel:
-                trace.cancelled += [i] if scheduler.cancel(i) else []
-            elif scheduler.add(batching.Sequence(i, rows[i][1], rows[i][2]), at_s) is None:
+    def arrive(until_s: float) -> None:
+        while arrivals and arrivals[0][0] <= until_s:
+            due_s, i = arrivals.pop(0)
+            if scheduler.add(batching.Sequence(i, rows[i][1], rows[i][2]), due_s) is None:
                 trace.tokens_s[i] = []
             else:
                 trace.refused.append(i)
 
     while True:
-        happen(now_s)
+        arrive(now_s)
         step = scheduler.next_step(now_s)
         if isinstance(step, Idle):
-            now_s = min(step.until_s, happenings[0][0] if happenings else math.inf)
+            now_s = min(step.until_s, arrivals[0][0] if arrivals else math.inf)
             if now_s == math.inf:
                 assert not scheduler.waiting
                 assert not scheduler.running
@@ -92,13 +79,10 @@ def drive(
             continue
         now_s += cost(step)
         trace.steps.append(step)
-        trace.ends_s.append(now_s)
-        happen(math.nextafter(now_s, 0.0))
-        gone = set(trace.cancelled)
-        trace.ended += [sequence.id for sequence in scheduler.finish(step)]
+        arrive(math.nextafter(now_s, 0.0))
+        scheduler.finish(step)
         for sequence in step.emits:
-            if sequence.id not in gone:
-                trace.tokens_s[sequence.id].append(now_s)
+            trace.tokens_s[sequence.id].append(now_s)
 
 
 class Served(NamedTuple):

@@ -80,3 +80,25 @@ def test_a_cancelled_waiter_leaves_the_queue_and_is_unknown_from_then_on(batchin
     assert taken(scheduler, Sequence(1, 1, 1))
     assert shape(stepped(scheduler, 5.0)) == ([(1, 1)], [], [1])
     assert not scheduler.cancel(1)
+
+
+def test_slots_that_memory_keeps_empty_count_for_nobody() -> None:
+    """Four slots, four blocks, a queue of one. The first holds three blocks, the second wants two and waits:
+    three slots are free, and the queue is full.
+    """
+    kv = {"reserve": "exact", "tokens": 64, "block_tokens": 16}
+    scheduler = Scheduler(engine(max_sequences=4, max_queue=1, kv=kv))
+    for sequence in (Sequence(0, 40, 8), Sequence(1, 30, 2)):
+        assert taken(scheduler, sequence)
+        stepped(scheduler)
+    assert not taken(scheduler, Sequence(2, 1, 1))
+
+
+def test_slots_behind_a_closed_gate_count_for_nobody() -> None:
+    """The same where prompts may interrupt one decode only if five wait."""
+    gated = engine(max_sequences=4, max_queue=1, order="prefill_first", waiting_served_ratio=5)
+    scheduler = Scheduler(gated)
+    for sequence in (Sequence(0, 4, 20), Sequence(1, 4, 20)):
+        assert taken(scheduler, sequence)
+        stepped(scheduler)
+    assert not taken(scheduler, Sequence(2, 1, 1))

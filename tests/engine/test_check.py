@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from loadgen.engine import simulate
 from loadgen.engine.check import check
 from loadgen.knobs import Engine
 from loadgen.scenario import ScenarioError
@@ -31,5 +32,7 @@ def test_an_engine_on_which_nothing_could_run_is_refused_with_the_reason(
 
 
 def test_rows_that_are_too_long_do_not_keep_the_others_from_running() -> None:
-    """They get their 400 when they are due."""
-    check(Engine(max_length=39), plan([(0.0, 90, 9), (0.0, 30, 9)]))
+    """They get their 400 when they are due, and the others their answers."""
+    short, asked = Engine(max_length=39), plan([(0.0, 90, 9), (0.0, 30, 9)])
+    check(short, asked)
+    assert {r.index: r.status for r in simulate(asked, short, run_id="r")} == {0: 400, 1: 200}

@@ -398,3 +398,17 @@ def test_a_cancel_in_mid_step_frees_blocks_and_slot_before_the_step_is_over() ->
     assert (scheduler.memory.used_blocks, scheduler.running) == (0, [])
     assert scheduler.finish(step) == []
     assert ids(stepped(scheduler).admitted) == [1]
+
+
+@pytest.mark.parametrize(
+    ("victim", "priorities", "gone"),
+    [("most_remaining", (1, 1), 0), ("least_urgent", (1, 1), 1), ("least_urgent", (2, 1), 0)],
+)
+def test_between_equals_the_rule_says_who_goes(victim: str, priorities: tuple[int, int], gone: int) -> None:
+    """As much work left: the first admitted. As little urgency: whoever came last."""
+    scheduler = Scheduler(engine(max_sequences=2, preempt="priority", victim=victim))
+    for i, priority in enumerate(priorities):
+        scheduler.add(Sequence(i, 4, 9, priority), float(i))
+    stepped(scheduler)
+    scheduler.add(Sequence(2, 4, 9, priority=0), 2.0)
+    assert ids(begun(scheduler, 2.0).preempted) == [gone]

@@ -209,3 +209,15 @@ def test_who_hung_up_is_not_told_when_the_batch_ends() -> None:
     stepped(scheduler)
     assert scheduler.cancel(1)
     assert ids(scheduler.finish(begun(scheduler))) == [0, 2]
+
+
+def test_a_batch_whose_last_live_member_hangs_up_in_mid_step_is_over() -> None:
+    """One member has ended, the other's client goes while a step runs: with no queue a newcomer is taken."""
+    scheduler = Scheduler(engine("static", max_sequences=2, max_queue=0))
+    added(scheduler, (1, 1), (1, 9))
+    stepped(scheduler)
+    step = begun(scheduler)
+    assert scheduler.cancel(1)
+    assert taken(scheduler, Sequence(2, 1, 1))
+    scheduler.finish(step)
+    assert ids(scheduler.waiting) == [2]

@@ -13,13 +13,17 @@ from loadgen.engine.trace import Iteration
 from loadgen.report.tables import Table
 from loadgen.report.terminal import print_trace
 from loadgen.report.trace_view import look, tables
+from loadgen.stats.summary import Finding, Summary
 from tests.engine.iterations import BASELINE, iteration
+from tests.report.summaries import summary
+
+VIRTUAL = summary(source="virtual")
 
 
-def printed(trace: list[Iteration], width: int = 120) -> str:
+def printed(trace: list[Iteration], width: int = 120, judged: Summary = VIRTUAL) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=False, _environ={})
-    print_trace("baseline", look(lambda: trace), Path("runs/x"), console)
+    print_trace("baseline", look(lambda: trace), judged, console, folder=Path("runs/x"))
     return file.getvalue()
 
 
@@ -34,6 +38,16 @@ def table(trace: list[Iteration], title: str) -> Table:
 def column(found: Table, head: str) -> list[str]:
     place = [c.head for c in found.columns].index(head)
     return [cells[place] for cells in found.rows]
+
+
+def test_what_speaks_against_a_run_stands_at_its_head() -> None:
+    """Overload and a finding, before any iteration."""
+    finding = Finding(name="x", effect="warning", text="something is off", remedy="mend it")
+    text = printed(BASELINE, judged=summary(source="virtual", overloaded=True, findings=[finding]))
+    head = text[: text.index("Iterations")]
+    assert head.startswith("baseline  VALID, SIMULATED in virtual time")
+    assert "Something is off. Mend it." in head
+    assert "Overloaded" in head
 
 
 def test_the_teaching_table_stands_as_on_paper() -> None:
