@@ -251,7 +251,7 @@ class Engine(Strict):
     )
     full_queue: Literal["reject", "drop_lowest"] = Field(
         default="reject",
-        description="at a full queue: refuse the newcomer, or the last by priority of it and all who wait and "
+        description="at a full queue: refuse the newcomer, or the last by priority of it and who waits and "
         "never ran",
     )
 
