@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from loadgen.knobs import FittedCost
 from loadgen.scenario import ScenarioError
+from loadgen.units import about
 
 _NAMES = ("weights", "per_token", "per_context_token", "overhead")
 _LEAST_ROWS = len(_NAMES)
 _RANGES = {"tokens": (1, 1e9), "contexts": (0, 1e12), "seconds": (1e-9, 1e6)}
 _GRID = 121
+_SLOW_S = 2.0  # for a step, and likely a slip of units
 _WIDE = 0.5  # an interval wider than this share of its constant is told
 
 _Array = NDArray[np.float64]
@@ -108,13 +110,13 @@ def fit(rows: list[Measured]) -> Fit:
     tried = _tried(steps)
     best = min(tried, key=lambda one: one.missed)
     errors = np.abs(_relative_errors(steps, best.constants))
-    asked = {name: f"{seconds!r}s" for name, seconds in zip(_NAMES, best.constants.tolist(), strict=True)}
+    asked = {name: f"{seconds:.6g}s" for name, seconds in zip(_NAMES, best.constants.tolist(), strict=True)}
     return Fit(
         cost=FittedCost.model_validate({"kind": "fitted", **asked}),
         n=len(rows),
         error_p50=float(np.quantile(errors, 0.5)),
         error_p95=float(np.quantile(errors, 0.95)),
-        notes=[*_unvaried(steps), *_unsure(best, tried, len(rows))],
+        notes=[*_slow(steps), *_unvaried(steps), *_unsure(best, tried, len(rows))],
     )
 
 
@@ -176,6 +178,12 @@ def _varies(column: _Array) -> bool:
     return bool(column.min() < column.max())
 
 
+def _slow(steps: _Steps) -> Iterator[str]:
+    median_s = float(np.median(steps.seconds))
+    if median_s > _SLOW_S:
+        yield f"half of the steps take {about(median_s)} or more: is the column in milliseconds?"
+
+
 def _unvaried(steps: _Steps) -> Iterator[str]:
     if not _varies(steps.tokens):
         yield (
@@ -198,4 +206,7 @@ def _unsure(best: _Try, tried: list[_Try], n: int) -> Iterator[str]:
     for which, name in enumerate(_NAMES):
         low, high = as_good[:, which].min(), as_good[:, which].max()
         if high - low > _WIDE * best.constants[which]:
-            yield f"{name} is hardly told: from {low * 1e3:.2g} to {high * 1e3:.2g} ms the rows fit as well"
+            yield (
+                f"{name} is hardly told: from {about(low)} to {about(high)} the rows fit as well; "
+                "rows with other tokens and contexts would tell"
+            )

@@ -155,3 +155,11 @@ def test_three_rows_are_too_few_to_fit() -> None:
     """Four constants need four."""
     with pytest.raises(ScenarioError, match="at least 4"):
         fit(measured([1, 2, 3], [0, 0, 0]))
+
+
+def test_steps_of_many_seconds_are_suspected_to_be_milliseconds() -> None:
+    """Twelve to thirty "seconds" a step are told; twelve to thirty milliseconds are not."""
+    rows = [Measured(n, 9 * n, 12 + n / 50) for n in range(1, 900, 40)]
+    assert any("is the column in milliseconds?" in note for note in fit(rows).notes)
+    rows = [row._replace(seconds=row.seconds / 1e3) for row in rows]
+    assert not any("milliseconds" in note for note in fit(rows).notes)
