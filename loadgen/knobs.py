@@ -133,7 +133,8 @@ class Kv(Strict):
         description="a reservation takes a power of two of positions, as a buddy allocator gives them",
     )
     watermark: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
-        default=0.0, description="paged: share of the blocks that a newcomer leaves free while others run"
+        default=0.0,
+        description="paged: share of the blocks, rounded down, that newcomers leave free while others run",
     )
     expected_share: ExpectedShare | None = Field(
         default=None, description="paged: a newcomer must leave room for this share of all answers to come"

@@ -19,7 +19,8 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
     `emitted`: whose prompt was finished in it, which gives its next token too. `rejected`: refused on coming,
     or dropped from the queue. `queue` and `active`: as they stand after the step. `unused_tokens`: of the
     token budget (None: no budget). `decode_waited`: somebody could have decoded and did not, since prompts
-    took the step. `slots` of which `used_slots` emitted a token or computed a prompt of their own.
+    took the step. `kv_blocks`: held while it ran. `slots` of which `used_slots` emitted a token or computed a
+    prompt of their own.
     """
 
     iteration: int
