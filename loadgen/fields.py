@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from loadgen.strict_yaml import MAX_DEPTH
 from loadgen.units import duration_s, quoted, rate_rps, show_duration, show_rate
@@ -36,7 +46,7 @@ def _at_most_a_year(seconds: float) -> float:
 
 
 def _sendable(rps: float) -> float:
-    if not 1e-6 <= rps <= 1e6:
+    if rps and not 1e-6 <= rps <= 1e6:
         raise ValueError(f"must be from 0.000001/s to 1000000/s, not {show_rate(rps)}")
     return rps
 
@@ -104,22 +114,58 @@ def _is_deeper(value: Any, levels: int) -> bool:
     return levels < 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
+_POSITIVE = r"\+?[0-9.]+([eE][+-]?[0-9]+)?"  # as an editor checks it; `units` is stricter
+
 _Seconds = Annotated[
-    float, BeforeValidator(duration_s), AfterValidator(_at_most_a_year), PlainSerializer(show_duration)
+    float,
+    BeforeValidator(duration_s),
+    AfterValidator(_at_most_a_year),
+    PlainSerializer(show_duration),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {
+                    "type": "string",
+                    "pattern": rf"^\s*{_POSITIVE}\s*(ns|us|µs|ms|s|m|min|h)\s*$",
+                },
+                {"const": 0},
+            ],
+            "examples": ["500ms", "2s", "10m"],
+        }
+    ),
 ]
 Duration = Annotated[_Seconds, AfterValidator(_positive)]
 DurationOrZero = Annotated[_Seconds, AfterValidator(_not_negative)]
-Rate = Annotated[
+_PerSecond = Annotated[
     float,
     BeforeValidator(rate_rps),
-    AfterValidator(_positive),
+    AfterValidator(_not_negative),
     AfterValidator(_sendable),
     PlainSerializer(show_rate),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": rf"^\s*{_POSITIVE}\s*(/\s*(s|m|min|h))?\s*$"},
+                {"type": "number", "minimum": 0},
+            ],
+            "examples": ["8/s", "90/min"],
+        }
+    ),
 ]
+Rate = Annotated[_PerSecond, AfterValidator(_positive)]
+RateOrZero = _PerSecond
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 Name = Annotated[str, _spelt(NAME, "1 to 64 letters, digits, dots, _ or -, the first a letter or digit")]
+
+
+def _beside_the_scenario(value: Any, info: ValidationInfo) -> Any:
+    """A relative path counts from the scenario's own folder, where it was read from one."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("must be the path of a file")
+    folder = (info.context or {}).get("folder")
+    return str(Path(folder, value)) if folder is not None else value
 
 
 def _no_number(row_id: str) -> str:
@@ -135,6 +181,10 @@ RowId = Annotated[
 ]
 Variable = Annotated[
     str, _spelt(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key")
+]
+DataFile = Annotated[str, BeforeValidator(_beside_the_scenario)]
+Symbol = Annotated[
+    str, _spelt(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "module:function, such as my_laws:gaps")
 ]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]

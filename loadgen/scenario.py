@@ -12,132 +12,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from loadgen import faults, presets, strict_yaml
 from loadgen.fields import (
     NAME,
     BaseUrl,
-    Count,
     CountOrZero,
     Duration,
     DurationOrZero,
     Headers,
     JsonObject,
     Name,
-    Priority,
-    RowId,
     Strict,
     Variable,
 )
 from loadgen.knobs import Engine
-from loadgen.laws import Arrivals, Burst, Fixed, Lengths, TruncatedExponential, Uniform, is_count
+from loadgen.load import Goodput, Load
 from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import quoted
 
 MAX_FILE_BYTES = 20_000_000
-MAX_PROMPT_TOKENS = 16_000_000  # 64 MB of synthetic words
 MOST_MISTAKES = 10  # told at once
 
 
 class ScenarioError(Exception):
     """A user's mistake: where and which rule, a line for each. The CLI prints it and exits 2."""
-
-
-# --- load ---------------------------------------------------------------------------------------------------
-
-
-def _sendable(tokens: int) -> int:
-    if tokens > MAX_PROMPT_TOKENS:
-        raise ValueError(f"a prompt has at most {MAX_PROMPT_TOKENS:,} tokens, not {tokens:,}")
-    return tokens
-
-
-def _all_sendable(law: Fixed | Uniform | TruncatedExponential) -> Fixed | Uniform | TruncatedExponential:
-    _sendable(law.tokens if isinstance(law, Fixed) else law.max if isinstance(law, Uniform) else law.cap)
-    return law
-
-
-def _text_or_tokens(value: Any) -> Any:
-    if isinstance(value, str) and value:
-        return value
-    if is_count(value):
-        return _sendable(value)
-    raise ValueError(f"must be a text, or a whole number of tokens, not {quoted(value)}")
-
-
-class Row(Strict):
-    """One request written out: when it is due, its prompt (text or a number of tokens), its output length."""
-
-    due_s: DurationOrZero = Field(default=0.0, alias="due")
-    prompt: Annotated[str | Count, BeforeValidator(_text_or_tokens)]
-    output: Count
-    priority: Priority = 0
-    id: RowId | None = None
-
-
-class Load(Strict):
-    """Which requests fall due when, and how long they are.
-
-    The measured part stops by `num_requests` or `duration`.
-    """
-
-    arrivals: Arrivals | None = None
-    prompt_tokens: Annotated[Lengths, AfterValidator(_all_sendable)] = Fixed(tokens=256)
-    output_tokens: Lengths = Fixed(tokens=128)
-    requests: Annotated[tuple[Row, ...], Field(strict=False)] | None = None
-    num_requests: Count | None = None
-    duration_s: Duration | None = Field(default=None, alias="duration")
-    warmup_s: DurationOrZero = Field(default=0.0, alias="warmup")
-    warmup_requests: CountOrZero = 0
-    tail: bool = True
-    ignore_eos: bool = True
-    max_concurrency: Count | None = None
-    max_in_flight: Count | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.requests is not None:
-            if not self.requests:
-                raise ValueError("requests is empty")
-            self._nothing_drawn()
-            self._no_twins(self.requests)
-            return self
-        if self.arrivals is None:
-            raise ValueError("say when requests arrive: give arrivals, or the rows themselves as requests")
-        if (self.num_requests is None) == (self.duration_s is None):
-            raise ValueError("give exactly one of num_requests and duration")
-        if self.warmup_s and self.warmup_requests:
-            raise ValueError("give warmup or warmup_requests, not both")
-        if isinstance(self.arrivals, Burst) and self.arrivals.size is None:
-            if self.num_requests is None:
-                raise ValueError("one burst has no duration: give num_requests")
-            if self.warmup_s or self.warmup_requests:
-                raise ValueError("one burst has no warm-up: every request is due at once")
-        return self
-
-    @staticmethod
-    def _no_twins(rows: tuple[Row, ...]) -> None:
-        first: dict[str, int] = {}
-        for place, row in enumerate(rows):
-            if row.id is not None and (before := first.setdefault(row.id, place)) != place:
-                said = f"{quoted(row.id)} is already the id of requests.{before}"
-                raise faults.InsideError(("requests", place, "id"), said)
-
-    def _nothing_drawn(self) -> None:
-        drawn = (
-            "arrivals",
-            "prompt_tokens",
-            "output_tokens",
-            "num_requests",
-            "duration_s",
-            "warmup_s",
-            "warmup_requests",
-        )
-        fields = type(self).model_fields
-        given = [fields[name].alias or name for name in drawn if getattr(self, name) != fields[name].default]
-        if given:
-            raise ValueError(f"requests is the whole plan: {', '.join(given)} cannot stand beside it")
 
 
 # --- target and engine --------------------------------------------------------------------------------------
@@ -172,14 +72,6 @@ class Timeouts(Strict):
     total_s: Duration = Field(default=1800.0, alias="total")
 
 
-class Goodput(Strict):
-    """Per-request limits; a request is good when it meets every one given. Counted from `due`."""
-
-    ttft_s: Duration | None = Field(default=None, alias="ttft")
-    tpot_s: Duration | None = Field(default=None, alias="tpot")
-    e2e_s: Duration | None = Field(default=None, alias="e2e")
-
-
 class Variant(Strict):
     """One side of a comparison: the bundled engine with knobs changed, or another server.
 
@@ -208,6 +100,8 @@ class Scenario(Strict):
     timeouts: Timeouts = Timeouts()
     goodput: Goodput | None = None
     drain_s: DurationOrZero = Field(default=10.0, alias="drain")
+    slos: Annotated[tuple[str, ...], Field(strict=False, max_length=100)] = ()
+    vary: dict[str, Annotated[tuple[Any, ...], Field(strict=False, min_length=1, max_length=1000)]] = {}
     variants: dict[Name, Variant] = {}
 
     @model_validator(mode="before")
@@ -301,7 +195,7 @@ def parse(text: str, name: str) -> Scenario:
         raise _mistake(name, problem.rule, problem.at, problem.path) from None
     stem = Path(name).stem
     default = {"name": stem} if re.fullmatch(NAME, stem) else {}
-    return _checked(default | document.data, name, document.at)
+    return _checked(default | document.data, name, document.at, folder=Path(name).parent)
 
 
 def build(
@@ -320,9 +214,10 @@ def _checked(
     where: str,
     at: Callable[[KeyPath], Position | None],
     unknown: Literal["forbid", "ignore"] = "forbid",
+    folder: Path | None = None,
 ) -> Scenario:
     try:
-        return Scenario.model_validate(data, by_name=False, extra=unknown)
+        return Scenario.model_validate(data, by_name=False, extra=unknown, context={"folder": folder})
     except ValidationError as problem:
         found = faults.explain(problem, Scenario)
     placed = [(_nearest(path, at), path, rule) for path, rule in found]

@@ -11,8 +11,9 @@ import msgspec
 
 from loadgen import __version__
 from loadgen.client.address import endpoint_url
+from loadgen.load import Load
 from loadgen.plan import Phase
-from loadgen.scenario import Load, ScenarioError, Target
+from loadgen.scenario import ScenarioError, Target
 
 OURS = {"connection", "expect", "upgrade", "x-request-id"}  # and the framing, which Target refuses itself
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.laws import Arrivals
+from loadgen.load import Load, Row
 from loadgen.plan import Phase, Plan, PromptRecipe, Window
-from loadgen.scenario import Load, Row, Scenario, ScenarioError
+from loadgen.scenario import Scenario, ScenarioError
 from loadgen.workload import arrivals, lengths
 
 TAIL_BLOCK_ROWS = 256

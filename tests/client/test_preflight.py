@@ -17,7 +17,8 @@ from loadgen.client.preflight import PROBE_TOKENS, Preflight, Unreachable, prefl
 from loadgen.client.request import Form
 from loadgen.client.secrets import NO_SECRETS, Secrets
 from loadgen.client.unreachable import one_line, own_words
-from loadgen.scenario import Load, Row, ScenarioError, Target, Timeouts
+from loadgen.load import Load, Row
+from loadgen.scenario import ScenarioError, Target, Timeouts
 from tests.fakes import (
     DROP,
     HANG,

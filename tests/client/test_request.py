@@ -9,7 +9,8 @@ import pytest
 
 from loadgen import __version__
 from loadgen.client.request import Form
-from loadgen.scenario import Load, ScenarioError, Target
+from loadgen.load import Load
+from loadgen.scenario import ScenarioError, Target
 
 
 def written(

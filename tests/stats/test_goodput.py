@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadgen.records import Outcome, RequestRecord
-from loadgen.scenario import Goodput as Limits
+from loadgen.load import Goodput as Limits
 from loadgen.stats.goodput import goodput
 from loadgen.stats.summary import Goodput
 from tests.records import failed, ok, run_of

@@ -1,0 +1,143 @@
+"""The order in which a plan's rows fall due, where some wait for the answers of others. It is told the time."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from itertools import chain
+
+from msgspec.structs import replace
+
+from loadgen.plan import NONE, Phase, Plan, Row
+
+
+class Agenda:
+    """A plan's rows, and then its tail's if wanted, each with the instant at which it does fall due.
+
+    A row of its own falls due at `due_ns`. One that waits for another (`after`), when that has ended and its
+    `think_ns` is over, but not before `due_ns`. In a closed loop (`users`) whoever is free takes the next row.
+
+    `head` is the next row whose instant is known (its `due_ns` and `phase` are then as they turn out), None
+    where all others wait; `take` hands it out, and `ended` must be told of every row that was taken. A turn
+    that did not end well ends its session: its later turns never fall due, nor do those that would after a
+    window without a tail. They are counted in `dropped`.
+    """
+
+    head: Row | None
+
+    def __init__(self, plan: Plan, *, tail: bool) -> None:
+        self.dropped = 0
+        self._window = plan.window
+        self._closed = plan.users is not None
+        self._moves = plan.window.by == "duration" and (
+            self._closed or plan.has_chains
+        )  # rows between phases
+        self._tail = tail
+        blocks = chain((plan,), plan.tail() if tail or (self._closed and self._moves) else ())
+        self._rows = chain.from_iterable(block.rows() for block in blocks)
+        self._unread = next(self._rows, None)
+        self._ahead: deque[Row] = deque()  # read, and waiting for nothing but their turn here
+        self._ready: list[tuple[int, int, Row]] = []  # with an instant of their own, out of the plan's order
+        self._waiting: dict[int, list[Row]] = {}  # by the row whose end they wait for
+        self._ends_ns: dict[int, int | None] = {}  # of rows that may be waited for; None: not well
+        self._left = len(plan)  # rows of the plan itself that have not ended
+        if self._closed and self._moves:
+            self._left = plan.users or 0
+        for _ in range(plan.users or 0):
+            self._serve_user(0)
+        self._settle()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every row of the plan itself has ended, or never will fall due."""
+        return not self._left
+
+    def take(self) -> Row:
+        """The head, which is handed out."""
+        row = self.head
+        assert row is not None
+        if self._ready and self._ready[0][2] is row:
+            heapq.heappop(self._ready)
+        else:
+            self._ahead.popleft()
+        self._settle()
+        return row
+
+    def read_ahead(self, until_ns: int) -> Row | None:
+        """One more row as the plan has it, due by `until_ns`, so that something can be prepared for it."""
+        if self._closed or self._unread is None or self._unread.due_ns > until_ns:
+            return None
+        self._ahead.append(row := self._read())
+        return row
+
+    def ended(self, row: Row, at_ns: int, *, well: bool) -> None:
+        """A row that was taken has ended; with its answer if `well`."""
+        self._left -= row.phase != Phase.TAIL
+        if self._closed:
+            self._serve_user(at_ns)
+        elif row.session != NONE:
+            self._ends_ns[row.index] = at_ns if well else None
+            for follower in self._waiting.pop(row.index, ()):
+                self._release(follower)
+        self._settle()
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _read(self) -> Row:
+        row = self._unread
+        assert row is not None
+        self._unread = next(self._rows, None)
+        return row
+
+    def _settle(self) -> None:
+        """Find the head, letting go of the rows before it that wait for others."""
+        while not self._closed:
+            if not self._ahead and self._unread is not None:
+                self._ahead.append(self._read())
+            if not self._ahead or self._ahead[0].after == NONE:
+                break
+            self._release(self._ahead.popleft())
+        ready = self._ready[0][2] if self._ready else None
+        first = self._ahead[0] if self._ahead else None
+        if ready is not None and (first is None or (ready.due_ns, ready.index) < (first.due_ns, first.index)):
+            first = ready
+        self.head = first
+
+    def _release(self, row: Row) -> None:
+        """A row that waits for another gets its instant, if that has ended; or none at all."""
+        if row.after not in self._ends_ns:
+            self._waiting.setdefault(row.after, []).append(row)
+        elif (end_ns := self._ends_ns[row.after]) is None:
+            self._left -= row.phase != Phase.TAIL
+            self._forget(row)
+        else:
+            self._promise(row, max(row.due_ns, end_ns + row.think_ns))
+
+    def _serve_user(self, free_ns: int) -> None:
+        """A user is free, and thinks about the next row."""
+        if self._unread is not None:
+            row = self._read()
+            self._left += self._moves and row.phase == Phase.TAIL  # until it is known when it falls due
+            self._promise(replace(row, phase=Phase.MEASURED) if self._moves else row, free_ns + row.think_ns)
+
+    def _promise(self, row: Row, due_ns: int) -> None:
+        """The row will fall due then: in the tail, if that is past the window."""
+        phase = self._phase(due_ns) if self._moves and row.phase != Phase.TAIL else row.phase
+        if phase == Phase.TAIL != row.phase:
+            self._left -= 1
+            if not self._tail:
+                self._forget(row)
+                return
+        heapq.heappush(self._ready, (due_ns, row.index, replace(row, due_ns=due_ns, phase=phase)))
+
+    def _phase(self, due_ns: int) -> Phase:
+        if due_ns < self._window.start_ns:
+            return Phase.WARMUP
+        return Phase.MEASURED if due_ns < self._window.end_ns else Phase.TAIL
+
+    def _forget(self, row: Row) -> None:
+        """The row never falls due, nor do those that wait for it."""
+        self.dropped += 1
+        self._ends_ns[row.index] = None
+        for follower in self._waiting.pop(row.index, ()):
+            self._release(follower)

@@ -1,0 +1,256 @@
+"""How many tokens, as asked. All laws give whole numbers; those with bounds are truncated, never clipped.
+
+A continuous law Y gives X = round(Y), with Y truncated to [min - 1/2, max + 1/2].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from loadgen.fields import MAX_COUNT, Count, DataFile, Strict
+from loadgen.units import quoted
+
+MAX_TABLE = 1_048_576  # of the laws that are kept as a table of probabilities
+
+Bound = Annotated[int, Field(ge=1, le=MAX_TABLE)]
+Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+
+
+class Fixed(Strict):
+    """Every request the same number of tokens. YAML accepts a bare integer for it."""
+
+    kind: Literal["fixed"] = "fixed"
+    tokens: Count
+
+
+class Uniform(Strict):
+    """Integers from `min` to `max`, both included, equally likely."""
+
+    kind: Literal["uniform"]
+    min: Count
+    max: Count
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}")
+        return self
+
+
+class VllmRange(Strict):
+    """vLLM's --random-range-ratio: from floor(tokens x (1 - ratio)) to ceil(tokens x (1 + ratio))."""
+
+    kind: Literal["vllm_range"]
+    tokens: Count
+    ratio: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+
+
+class SglangRange(Strict):
+    """SGLang's --random-range-ratio: from max(1, floor(tokens x ratio)) to tokens."""
+
+    kind: Literal["sglang_range"]
+    tokens: Count
+    ratio: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class TruncatedExponential(Strict):
+    """X = min - 1 + ceil(Y), Y exponential of `mean` (before truncation), truncated to (0, cap - min + 1].
+
+    `rounding: redraw` is instead the 2023 static-against-continuous study's: round an exponential, redraw
+    until it is at most `cap`, raise to `min`. Refused where fewer than one draw in a thousand would be kept.
+    """
+
+    kind: Literal["truncated_exponential"]
+    mean: Positive = Field(description="of the exponential, before truncation")
+    cap: Count = Field(description="the most tokens")
+    min: Count = Field(default=1, description="the fewest tokens")
+    rounding: Literal["ceil", "redraw"] = "ceil"
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.cap:
+            raise ValueError(f"min {self.min} is above cap {self.cap}")
+        kept = -math.expm1(-(self.cap + 0.5) / self.mean)  # P(round(exponential) <= cap)
+        if self.rounding == "redraw" and kept < 1e-3:
+            raise ValueError(
+                f"rounding: redraw would keep {kept:.2g} of the draws, since mean {self.mean:g} is far above "
+                f"cap {self.cap}: lower the mean, or use rounding: ceil"
+            )
+        return self
+
+
+class _Bounded(Strict):
+    min: Bound = Field(default=1, description="the fewest tokens")
+    max: Bound = Field(default=131_072, description="the most tokens")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}")
+        return self
+
+
+class Exponential(_Bounded):
+    """Exponential of `mean`, rounded, truncated to min..max."""
+
+    kind: Literal["exponential"]
+    mean: Positive = Field(description="before truncation")
+
+
+class Normal(_Bounded):
+    """Normal of `mean` and `sd`, rounded, truncated to min..max."""
+
+    kind: Literal["normal"]
+    mean: Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)] = Field(
+        description="before truncation"
+    )
+    sd: Positive = Field(description="before truncation")
+
+
+class Lognormal(_Bounded):
+    """Log-normal by `median` and `sigma`, or by `mean` and `cv`; rounded, truncated to min..max."""
+
+    kind: Literal["lognormal"]
+    median: Positive | None = Field(default=None, description="before truncation; with sigma")
+    sigma: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] | None = Field(
+        default=None, description="standard deviation of the logarithm"
+    )
+    mean: Positive | None = Field(default=None, description="instead, before truncation; with cv")
+    cv: Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)] | None = Field(
+        default=None, description="standard deviation / mean, before truncation"
+    )
+
+    @model_validator(mode="after")
+    def _one_pair(self) -> Self:
+        given = {name for name in ("median", "sigma", "mean", "cv") if getattr(self, name) is not None}
+        if given not in ({"median", "sigma"}, {"mean", "cv"}):
+            raise ValueError("give median and sigma, or mean and cv")
+        return self
+
+    @property
+    def log_sd(self) -> float:
+        return self.sigma if self.sigma is not None else math.sqrt(math.log1p((self.cv or 0) ** 2))
+
+    @property
+    def log_mean(self) -> float:
+        return math.log(self.median) if self.median else math.log(self.mean or 1) - self.log_sd**2 / 2
+
+
+class GammaLength(_Bounded):
+    """Gamma of `mean` and `cv`, rounded, truncated to min..max."""
+
+    kind: Literal["gamma"]
+    mean: Positive = Field(description="before truncation")
+    cv: Annotated[float, Field(ge=0.001, le=31, allow_inf_nan=False)] = Field(
+        description="standard deviation / mean, before truncation: 1 is exponential"
+    )
+
+
+class Zipf(_Bounded):
+    """P(X = k) proportional to k^-alpha for min <= k <= max."""
+
+    kind: Literal["zipf"]
+    alpha: Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)] = Field(
+        description="0 is uniform; larger is shorter"
+    )
+
+
+class Empirical(Strict):
+    """Lengths as they were seen: a histogram (`values`, with `weights`), or a `column` of a CSV `file`.
+
+    A histogram's values are drawn by weight, a column's rows are equally likely. A file's lengths below 1 are
+    dropped and counted.
+    """
+
+    kind: Literal["empirical"]
+    values: Annotated[tuple[Count, ...], Field(strict=False, max_length=MAX_TABLE)] | None = None
+    weights: (
+        Annotated[
+            tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...],
+            Field(strict=False, max_length=MAX_TABLE),
+        ]
+        | None
+    ) = None
+    file: DataFile | None = None
+    column: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.values is None) == (self.file is None):
+            raise ValueError("give values (with weights), or file and column")
+        if (self.file is None) != (self.column is None):
+            raise ValueError("file and column belong together")
+        if self.weights is not None and (self.values is None or len(self.weights) != len(self.values)):
+            raise ValueError("weights: one for each of values")
+        if self.values is not None and not self.values:
+            raise ValueError("values is empty")
+        if self.weights is not None and not sum(self.weights):
+            raise ValueError("weights: at least one must be above 0")
+        return self
+
+
+class TraceLength(Strict):
+    """The length in `load.trace`, of the row whose prompt or other length goes with it."""
+
+    kind: Literal["trace"]
+
+
+def is_count(value: Any) -> bool:
+    """Whether `value` is a number of tokens; ValueError for one out of range."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    if not 1 <= value <= MAX_COUNT:
+        raise ValueError(f"must be from 1 to {MAX_COUNT} tokens, not {value}")
+    return True
+
+
+def _bare_tokens(value: Any) -> Any:
+    """A bare whole number of tokens is a fixed length."""
+    if isinstance(value, dict | BaseModel):
+        return value
+    if is_count(value):
+        return {"kind": "fixed", "tokens": value}
+    raise ValueError(
+        f"must be a whole number of tokens, or a kind of length with its keys, not {quoted(value)}"
+    )
+
+
+LengthLaw = (
+    Fixed
+    | Uniform
+    | VllmRange
+    | SglangRange
+    | TruncatedExponential
+    | Exponential
+    | Normal
+    | Lognormal
+    | GammaLength
+    | Zipf
+    | Empirical
+    | TraceLength
+)
+
+Lengths = Annotated[
+    Annotated[LengthLaw, Field(discriminator="kind")],
+    BeforeValidator(_bare_tokens),
+]
+
+
+def longest(law: LengthLaw) -> int:
+    """The most tokens that `law` can give; what a file or a trace holds is not known here: 1."""
+    match law:
+        case Fixed(tokens=tokens) | SglangRange(tokens=tokens):
+            return tokens
+        case VllmRange(tokens=tokens, ratio=ratio):
+            return math.ceil(tokens * (1 + ratio))
+        case TruncatedExponential(cap=cap):
+            return cap
+        case Empirical(values=values):
+            return max(values or (1,))
+        case TraceLength():
+            return 1
+        case _:
+            return law.max

@@ -1,0 +1,348 @@
+"""The Load as asked: which requests fall due when, how long they are, what they say, how they are sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from loadgen import faults
+from loadgen.fields import (
+    Count,
+    CountOrZero,
+    DataFile,
+    Duration,
+    DurationOrZero,
+    JsonObject,
+    Name,
+    Priority,
+    RowId,
+    Strict,
+)
+from loadgen.laws import Arrivals, Burst, Closed, Fixed, LengthLaw, Lengths, Replay, Spans
+from loadgen.laws.lengths import is_count, longest
+from loadgen.laws.spans import NO_TIME
+from loadgen.units import quoted
+
+MAX_PROMPT_TOKENS = 16_000_000  # 64 MB of synthetic words
+
+TraceFormat = Literal[
+    "azure",
+    "burstgpt",
+    "mooncake",
+    "timed_trace",
+    "bailian",
+    "servegen",
+    "sharegpt",
+    "vllm_custom",
+    "openai_batch",
+    "csv",
+    "jsonl",
+    "text",
+]
+
+
+def _sendable(tokens: int) -> int:
+    if tokens > MAX_PROMPT_TOKENS:
+        raise ValueError(f"a prompt has at most {MAX_PROMPT_TOKENS:,} tokens, not {tokens:,}")
+    return tokens
+
+
+def _all_sendable(law: LengthLaw) -> LengthLaw:
+    _sendable(longest(law))
+    return law
+
+
+def _text_or_tokens(value: Any) -> Any:
+    if isinstance(value, str) and value:
+        return value
+    if is_count(value):
+        return _sendable(value)
+    raise ValueError(f"must be a text, or a whole number of tokens, not {quoted(value)}")
+
+
+class Goodput(Strict):
+    """Per-request limits; a request is good when it meets every one given. Counted from `due`."""
+
+    ttft_s: Duration | None = Field(default=None, alias="ttft")
+    tpot_s: Duration | None = Field(default=None, alias="tpot")
+    e2e_s: Duration | None = Field(default=None, alias="e2e")
+
+
+PromptLengths = Annotated[Lengths, AfterValidator(_all_sendable)]
+
+
+class Row(Strict):
+    """One request written out: when it is due, its prompt (text or a number of tokens), its output length."""
+
+    due_s: DurationOrZero = Field(default=0.0, alias="due")
+    prompt: Annotated[str | Count, BeforeValidator(_text_or_tokens)]
+    output: Count
+    priority: Priority = 0
+    id: RowId | None = None
+
+
+class TraceSource(Strict):
+    """A file of requests that happened, or of prompts: what `load` takes instants, lengths or texts from.
+
+    Rows that cannot be read are an error with file and line (`bad_rows: error`), or dropped and counted
+    (`drop`); rows without a prompt or an output are always dropped and counted.
+    """
+
+    file: DataFile = Field(description="path, relative to the scenario; for servegen a folder")
+    format: TraceFormat = Field(description="how the file is laid out")
+    start_s: DurationOrZero = Field(default=0.0, alias="start", description="leave out what is before")
+    duration_s: Duration | None = Field(
+        default=None, alias="duration", description="take so much from `start` on, its end excluded"
+    )
+    max_model_len: Count | None = Field(
+        default=None, description="the model's context: what to do with longer rows is told by `overflow`"
+    )
+    overflow: Literal["skip", "clip", "error"] = Field(
+        default="skip", description="skip counts them, clip shortens the output and then the prompt"
+    )
+    bad_rows: Literal["error", "drop"] = Field(default="error", description="for rows that cannot be read")
+    order: Literal["file", "shuffle", "sample"] = Field(
+        default="file",
+        description="where another law gives the instants: rows in the file's order, shuffled, or drawn with "
+        "replacement",
+    )
+    block_tokens: Count | None = Field(
+        default=None, description="tokens of a hash block; 512 for mooncake and timed_trace, 16 for bailian"
+    )
+    columns: dict[Literal["due", "prompt_tokens", "output_tokens", "prompt", "id"], str] = Field(
+        default={}, description="csv, jsonl: which column is what; due in seconds"
+    )
+    sessions: bool = Field(
+        default=False, description="a turn waits for the answer before it; else each row is on its own"
+    )
+
+
+class NoPrefix(Strict):
+    """No two prompts begin alike, nor do those of two runs: no prefix cache can answer."""
+
+    kind: Literal["none"] = "none"
+
+
+class SharedPrefix(Strict):
+    """All prompts begin with one text, a system prompt. A prompt is never shorter than it and a token."""
+
+    kind: Literal["shared"]
+    tokens: Count = Field(description="of the part that is shared, counted in the prompt's length")
+
+
+class GroupPrefix(Strict):
+    """Each prompt begins with the text of one of `groups`; group k is drawn with probability ~ k^-zipf."""
+
+    kind: Literal["groups"]
+    groups: Annotated[int, Field(ge=1, le=1_000_000)]
+    tokens: Count = Field(description="of the part that is shared, counted in the prompt's length")
+    zipf: Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)] = Field(
+        default=0.0, description="0: all groups are equally popular"
+    )
+
+
+class Prompts(Strict):
+    """What synthetic prompts are made of. All are salted by run: a second run meets no cache of the first."""
+
+    kind: Literal["words", "tokenizer", "token_ids"] = Field(
+        default="words",
+        description="words: about a token each, calibrated by the server's own usage; tokenizer: text of an "
+        "exact number of tokens; token_ids: numbers, for /v1/completions",
+    )
+    tokenizer: DataFile | None = Field(default=None, description="a tokenizer.json")
+    vocabulary: Annotated[int, Field(ge=2, le=10_000_000)] = Field(
+        default=32_000, description="token_ids: ids are below it"
+    )
+    calibrate: bool = Field(
+        default=True, description="words: ask the server at the preflight how many tokens its words make"
+    )
+    prefix: Annotated[NoPrefix | SharedPrefix | GroupPrefix, Field(discriminator="kind")] = Field(
+        default=NoPrefix(), description="what prompts have in common"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.kind == "tokenizer") != (self.tokenizer is not None):
+            raise ValueError("kind: tokenizer and the path of a tokenizer belong together")
+        return self
+
+
+class Sessions(Strict):
+    """Conversations: arrivals are of new sessions; a further turn is due `think` after the last answer ended.
+
+    `prompt_tokens` and `output_tokens` are a turn's own; the prompt that is sent holds all turns before it. A
+    session ends early where a turn does not end ok: the rest of its turns never fall due, and are counted.
+    """
+
+    turns: Lengths = Field(description="how many requests a session has: a number or a law")
+    think: Spans = Field(default=NO_TIME, description="from an answer's end to the next turn")
+
+
+class Retry(Strict):
+    """What a client does when it is rejected or cannot connect. Every attempt is recorded.
+
+    Latency counts from the first due instant, and a row is offered once.
+    """
+
+    max: Annotated[int, Field(ge=0, le=100)] = Field(description="further attempts at most")
+    respect_retry_after: bool = Field(default=True, description="wait as long as the server says")
+    backoff_s: Duration = Field(
+        default=1.0, alias="backoff", description="else so long, doubled for each further attempt"
+    )
+
+
+class Manners(Strict):
+    """How a request is sent, of every class that does not say otherwise."""
+
+    prompt_tokens: PromptLengths | None = None
+    output_tokens: Lengths | None = None
+    prompts: Prompts | None = None
+    priority: Priority | None = Field(default=None, description="sent to the server; lower is more urgent")
+    sessions: Sessions | None = None
+    goodput: Goodput | None = Field(default=None, description="limits of a good request")
+    model: str | None = Field(default=None, description="model or LoRA name, instead of the target's")
+    extra_body: JsonObject = Field(default={}, description="merged over the target's extra_body")
+    retry: Retry | None = None
+    patience_s: Duration | None = Field(
+        default=None, alias="patience", description="hang up so long after due: `abandoned`, a miss"
+    )
+    deadline_s: Duration | None = Field(
+        default=None, alias="deadline", description="told to the server, in the body's `deadline_ms`"
+    )
+
+
+class RequestClass(Manners):
+    """One kind of request of several; what it does not say is as `load` says."""
+
+    weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
+        description="its share is weight / sum of weights"
+    )
+
+
+class Load(Manners):
+    """Which requests fall due when, how long they are, and how they are sent.
+
+    The measured part stops by `num_requests` or `duration`, or by both: by whichever comes first.
+    """
+
+    arrivals: Arrivals | None = None
+    trace: TraceSource | None = Field(default=None, description="requests from a file")
+    prompt_tokens: PromptLengths = Fixed(tokens=256)
+    output_tokens: Lengths = Fixed(tokens=128)
+    prompts: Prompts = Prompts()
+    priority: Priority = 0
+    classes: Annotated[dict[Name, RequestClass], Field(max_length=100)] = Field(
+        default={}, description="a weighted mixture of kinds of requests, by name"
+    )
+    requests: Annotated[tuple[Row, ...], Field(strict=False)] | None = None
+    num_requests: Count | None = None
+    num_sessions: Count | None = Field(default=None, description="with sessions: how many are measured")
+    duration_s: Duration | None = Field(default=None, alias="duration")
+    rescale: bool = Field(
+        default=False, description="exactly num_requests in duration: no longer the pure process"
+    )
+    warmup_s: DurationOrZero = Field(default=0.0, alias="warmup")
+    warmup_requests: CountOrZero = 0
+    tail: bool = True
+    ignore_eos: bool = True
+    max_concurrency: Count | None = None
+    max_in_flight: Count | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_the_trace(cls, data: Any) -> Any:
+        """What a trace gives is taken from it, where nothing else is said."""
+        if isinstance(data, dict) and data.get("trace") is not None:
+            given = {"prompt_tokens": {"kind": "trace"}, "output_tokens": {"kind": "trace"}}
+            return given | data
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.requests is not None:
+            if not self.requests:
+                raise ValueError("requests is empty")
+            self._nothing_drawn()
+            self._no_twins(self.requests)
+            return self
+        if self.arrivals is None:
+            raise ValueError("say when requests arrive: give arrivals, or the rows themselves as requests")
+        self._stops(self.arrivals)
+        self._has_trace()
+        return self
+
+    def _stops(self, arrivals: Arrivals) -> None:
+        has_sessions = any(law is not None for law in self._each("sessions"))
+        if self.num_sessions is not None and not has_sessions:
+            raise ValueError("num_sessions needs sessions: give num_requests, or the law of sessions")
+        if self.num_requests is not None and has_sessions:
+            raise ValueError("with sessions the load stops by num_sessions or duration, not by num_requests")
+        count = self.num_requests or self.num_sessions
+        if not (count or self.duration_s or isinstance(arrivals, Replay)):
+            raise ValueError("give num_requests or duration, or both")
+        if self.rescale and not (count and self.duration_s):
+            raise ValueError("rescale fits num_requests into duration: give both")
+        if self.warmup_s and self.warmup_requests:
+            raise ValueError("give warmup or warmup_requests, not both")
+        if has_sessions and isinstance(arrivals, Closed):
+            raise ValueError("a closed loop has no sessions: its users go on for ever")
+        if isinstance(arrivals, Burst) and arrivals.size is None:
+            if count is None:
+                raise ValueError("one burst has no duration: give num_requests")
+            if self.warmup_s or self.warmup_requests:
+                raise ValueError("one burst has no warm-up: every request is due at once")
+
+    def _has_trace(self) -> None:
+        laws = (*self._each("prompt_tokens"), *self._each("output_tokens"), self.arrivals)
+        if self.trace is None and any(law is not None and law.kind == "trace" for law in laws):
+            raise ValueError("kind: trace takes its values from load.trace: name a file there")
+
+    def _each(self, name: str) -> list[Any]:
+        """What the load and each of its classes say of `name`."""
+        return [getattr(self, name), *(getattr(c, name) for c in self.classes.values())]
+
+    def of_class(self, name: str) -> RequestClass:
+        """A class with all that it takes from the load filled in."""
+        own = self.classes[name]
+        given = {key: value for key in Manners.model_fields if (value := getattr(own, key)) not in (None, {})}
+        whole = {key: getattr(self, key) for key in Manners.model_fields} | given
+        whole["extra_body"] = self.extra_body | own.extra_body
+        return own.model_copy(update=whole)
+
+    @property
+    def mixture(self) -> dict[str, RequestClass]:
+        """All classes with everything filled in; a load without classes is one class without a name."""
+        if not self.classes:
+            alone = {key: getattr(self, key) for key in Manners.model_fields}
+            return {"": RequestClass.model_construct(weight=1.0, **alone)}
+        return {name: self.of_class(name) for name in self.classes}
+
+    @staticmethod
+    def _no_twins(rows: tuple[Row, ...]) -> None:
+        first: dict[str, int] = {}
+        for place, row in enumerate(rows):
+            if row.id is not None and (before := first.setdefault(row.id, place)) != place:
+                said = f"{quoted(row.id)} is already the id of requests.{before}"
+                raise faults.InsideError(("requests", place, "id"), said)
+
+    def _nothing_drawn(self) -> None:
+        drawn = (
+            "arrivals",
+            "trace",
+            "prompt_tokens",
+            "output_tokens",
+            "classes",
+            "sessions",
+            "priority",
+            "num_requests",
+            "num_sessions",
+            "duration_s",
+            "rescale",
+            "warmup_s",
+            "warmup_requests",
+        )
+        fields = type(self).model_fields
+        given = [fields[name].alias or name for name in drawn if getattr(self, name) != fields[name].default]
+        if given:
+            raise ValueError(f"requests is the whole plan: {', '.join(given)} cannot stand beside it")
