@@ -1,4 +1,4 @@
-"""The order in which a plan's rows fall due, where some wait for the answers of others. It is told the time."""
+"""When each row of a plan falls due, where some wait for the answers of others. It is told the time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Agenda:
     """A plan's rows, and then its tail's if wanted, each with the instant at which it does fall due.
 
     A row of its own falls due at `due_ns`. One that waits for another (`after`), when that has ended and its
-    `think_ns` is over, but not before `due_ns`. In a closed loop (`users`) whoever is free takes the next row.
+    `think_ns` is over, but not before `due_ns`. In a closed loop (`users`) whoever is free takes the next.
 
     `head` is the next row whose instant is known (its `due_ns` and `phase` are then as they turn out), None
     where all others wait; `take` hands it out, and `ended` must be told of every row that was taken. A turn
@@ -29,9 +29,8 @@ class Agenda:
         self.dropped = 0
         self._window = plan.window
         self._closed = plan.users is not None
-        self._moves = plan.window.by == "duration" and (
-            self._closed or plan.has_chains
-        )  # rows between phases
+        # Only when such a row falls due is it known whether that is in the window.
+        self._moves = plan.window.by == "duration" and (self._closed or plan.has_chains)
         self._tail = tail
         blocks = chain((plan,), plan.tail() if tail or (self._closed and self._moves) else ())
         self._rows = chain.from_iterable(block.rows() for block in blocks)

@@ -53,6 +53,17 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
+class Try(msgspec.Struct, kw_only=True):
+    """An attempt that was followed by another, since the scenario's `retry` asked for that."""
+
+    started_s: Instant | None = None
+    ended_s: Instant | None = None
+    outcome: Outcome
+    status: Annotated[int, msgspec.Meta(ge=0, le=999)] | None = None
+    error: str | None = None
+    retry_after_s: float | None = None
+
+
 class RequestRecord(msgspec.Struct, kw_only=True):
     """One line of records.jsonl. Instants `*_s` are seconds from the run's start, in whole microseconds.
 
@@ -60,7 +71,8 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     between successive token events; they add up to last_token - first_token. `event_tokens`: tokens in each
     token event: None unknown, 1 one each, or a list. `first_choice_s`, `last_choice_s`: events with `choices`
     in them, with a token or without. `slot_s`: when a place came free, for a request that had to wait for one
-    under max_concurrency. `target`: which server, of several; `worker`: process.
+    under max_concurrency. `retried`: the attempts before the one that is recorded here. `turn`: of a session,
+    from 1. `target`: which server, of several; `worker`: process.
     """
 
     index: Index
@@ -79,6 +91,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     tls_s: Instant | None = None
     reused: bool | None = None
     attempts: Index = 0
+    retried: list[Try] = []
     sent_s: Instant | None = None
     headers_s: Instant | None = None
     first_event_s: Instant | None = None
@@ -144,6 +157,7 @@ class Records:
     asked_output_tokens: Floats
     output_tokens: Floats
     reasoning_tokens: Floats
+    turn: Floats
     request_id: list[str]
     class_: list[str | None]
     session: list[str | None]

@@ -48,7 +48,11 @@ class Health(msgspec.Struct, kw_only=True):
 
 
 class RunHeader(msgspec.Struct, kw_only=True):
-    """run.json. Written before the first request (`complete` false), and once more at the end."""
+    """run.json. Written before the first request (`complete` false), and once more at the end.
+
+    `rows_dropped`: turns of sessions that never fell due, since an earlier one failed. `calibration`: what the
+    server said of synthetic words: `per_word` tokens, and `overhead` of a prompt.
+    """
 
     schema: int = SCHEMA
     run_id: str
@@ -73,6 +77,8 @@ class RunHeader(msgspec.Struct, kw_only=True):
     clock_origin_monotonic_ns: int | None = None
     rows_due: int | None = None
     rows_not_sent: int | None = None
+    rows_dropped: int = 0
+    calibration: dict[str, float] | None = None
     preflight: dict[str, Any] | None = None
     health: Health | None = None
     notes: list[str] = []

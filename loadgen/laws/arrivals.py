@@ -107,8 +107,8 @@ class Batches(Strict):
 class OnOff(Strict):
     """Poisson at `rate` while on and at `off_rate` while off, by turns.
 
-    Exponential dwell times make it a two-state MMPP, whose first state is drawn as in the long run. With fixed
-    ones it starts on.
+    Exponential dwell times make it a two-state MMPP, whose first state is drawn as in the long run. With
+    fixed ones it starts on.
     """
 
     kind: Literal["on_off"]
