@@ -64,9 +64,11 @@ def _text_or_tokens(value: Any) -> Any:
 class Goodput(Strict):
     """Per-request limits; a request is good when it meets every one given. Counted from `due`."""
 
-    ttft_s: Duration | None = Field(default=None, alias="ttft")
-    tpot_s: Duration | None = Field(default=None, alias="tpot")
-    e2e_s: Duration | None = Field(default=None, alias="e2e")
+    ttft_s: Duration | None = Field(default=None, alias="ttft", description="from due to the first token")
+    tpot_s: Duration | None = Field(
+        default=None, alias="tpot", description="from one token to the next, in the mean of the request"
+    )
+    e2e_s: Duration | None = Field(default=None, alias="e2e", description="from due to the last token")
 
 
 PromptLengths = Annotated[Lengths, AfterValidator(_all_sendable)]
@@ -75,11 +77,13 @@ PromptLengths = Annotated[Lengths, AfterValidator(_all_sendable)]
 class Row(Strict):
     """One request written out: when it is due, its prompt (text or a number of tokens), its output length."""
 
-    due_s: DurationOrZero = Field(default=0.0, alias="due")
-    prompt: Annotated[str | Count, BeforeValidator(_text_or_tokens)]
-    output: Count
-    priority: Priority = 0
-    id: RowId | None = None
+    due_s: DurationOrZero = Field(default=0.0, alias="due", description="when to send it, from the start")
+    prompt: Annotated[str | Count, BeforeValidator(_text_or_tokens)] = Field(
+        description="a text, or how many tokens of a synthetic one"
+    )
+    output: Count = Field(description="tokens of the answer")
+    priority: Priority = Field(default=0, description="sent to the server; lower is more urgent")
+    id: RowId | None = Field(default=None, description="a name for it, instead of its number")
 
 
 class TraceSource(Strict):
@@ -135,7 +139,7 @@ class GroupPrefix(Strict):
     """Each prompt begins with the text of one of `groups`; group k is drawn with probability ~ k^-zipf."""
 
     kind: Literal["groups"]
-    groups: Annotated[int, Field(ge=1, le=1_000_000)]
+    groups: Annotated[int, Field(ge=1, le=1_000_000)] = Field(description="how many different texts")
     tokens: Count = Field(description="of the part that is shared, counted in the prompt's length")
     zipf: Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)] = Field(
         default=0.0, description="0: all groups are equally popular"
@@ -175,7 +179,9 @@ class Sessions(Strict):
     session ends early where a turn does not end ok: the rest of its turns never fall due, and are counted.
     """
 
-    turns: Lengths = Field(description="how many requests a session has: a number or a law")
+    turns: Lengths | None = Field(
+        default=None, description="how many requests a session has: a number or a law; null: as in the trace"
+    )
     think: Spans = Field(default=NO_TIME, description="from an answer's end to the next turn")
 
 
@@ -195,15 +201,15 @@ class Retry(Strict):
 class Manners(Strict):
     """How a request is sent, of every class that does not say otherwise."""
 
-    prompt_tokens: PromptLengths | None = None
-    output_tokens: Lengths | None = None
-    prompts: Prompts | None = None
+    prompt_tokens: PromptLengths | None = Field(default=None, description="tokens of a prompt")
+    output_tokens: Lengths | None = Field(default=None, description="tokens of an answer")
+    prompts: Prompts | None = Field(default=None, description="what synthetic prompts are made of")
     priority: Priority | None = Field(default=None, description="sent to the server; lower is more urgent")
-    sessions: Sessions | None = None
+    sessions: Sessions | None = Field(default=None, description="conversations of several turns")
     goodput: Goodput | None = Field(default=None, description="limits of a good request")
     model: str | None = Field(default=None, description="model or LoRA name, instead of the target's")
     extra_body: JsonObject = Field(default={}, description="merged over the target's extra_body")
-    retry: Retry | None = None
+    retry: Retry | None = Field(default=None, description="what follows a rejection")
     patience_s: Duration | None = Field(
         default=None, alias="patience", description="hang up so long after due: `abandoned`, a miss"
     )
@@ -226,28 +232,40 @@ class Load(Manners):
     The measured part stops by `num_requests` or `duration`, or by both: by whichever comes first.
     """
 
-    arrivals: Arrivals | None = None
+    arrivals: Arrivals | None = Field(default=None, description="when requests fall due: a law")
     trace: TraceSource | None = Field(default=None, description="requests from a file")
-    prompt_tokens: PromptLengths = Fixed(tokens=256)
-    output_tokens: Lengths = Fixed(tokens=128)
-    prompts: Prompts = Prompts()
-    priority: Priority = 0
+    prompt_tokens: PromptLengths = Field(default=Fixed(tokens=256), description="tokens of a prompt")
+    output_tokens: Lengths = Field(default=Fixed(tokens=128), description="tokens of an answer")
+    prompts: Prompts = Field(default=Prompts(), description="what synthetic prompts are made of")
+    priority: Priority = Field(default=0, description="sent to the server; lower is more urgent")
     classes: Annotated[dict[Name, RequestClass], Field(max_length=100)] = Field(
         default={}, description="a weighted mixture of kinds of requests, by name"
     )
-    requests: Annotated[tuple[Row, ...], Field(strict=False)] | None = None
-    num_requests: Count | None = None
+    requests: Annotated[tuple[Row, ...], Field(strict=False)] | None = Field(
+        default=None, description="instead of all laws: the requests themselves"
+    )
+    num_requests: Count | None = Field(default=None, description="how many are measured")
     num_sessions: Count | None = Field(default=None, description="with sessions: how many are measured")
-    duration_s: Duration | None = Field(default=None, alias="duration")
+    duration_s: Duration | None = Field(
+        default=None, alias="duration", description="how long is measured, after the warm-up"
+    )
     rescale: bool = Field(
         default=False, description="exactly num_requests in duration: no longer the pure process"
     )
-    warmup_s: DurationOrZero = Field(default=0.0, alias="warmup")
-    warmup_requests: CountOrZero = 0
-    tail: bool = True
-    ignore_eos: bool = True
-    max_concurrency: Count | None = None
-    max_in_flight: Count | None = None
+    warmup_s: DurationOrZero = Field(
+        default=0.0, alias="warmup", description="load before the measured part, which counts in no figure"
+    )
+    warmup_requests: CountOrZero = Field(default=0, description="or how many requests of it")
+    tail: bool = Field(
+        default=True, description="go on with the load until the last measured request has ended"
+    )
+    ignore_eos: bool = Field(default=True, description="ask the server for exactly the output length")
+    max_concurrency: Count | None = Field(
+        default=None, description="hold requests back above so many in flight: a partly closed loop"
+    )
+    max_in_flight: Count | None = Field(
+        default=None, description="record requests as `unsent` above so many in flight"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -273,7 +291,7 @@ class Load(Manners):
         return self
 
     def _stops(self, arrivals: Arrivals) -> None:
-        has_sessions = any(law is not None for law in self._each("sessions"))
+        has_sessions = self.has_sessions
         if self.num_sessions is not None and not has_sessions:
             raise ValueError("num_sessions needs sessions: give num_requests, or the law of sessions")
         if self.num_requests is not None and has_sessions:
@@ -293,10 +311,18 @@ class Load(Manners):
             if self.warmup_s or self.warmup_requests:
                 raise ValueError("one burst has no warm-up: every request is due at once")
 
+    @property
+    def has_sessions(self) -> bool:
+        from_trace = self.trace is not None and self.trace.sessions
+        return from_trace or any(law is not None for law in self._each("sessions"))
+
     def _has_trace(self) -> None:
         laws = (*self._each("prompt_tokens"), *self._each("output_tokens"), self.arrivals)
         if self.trace is None and any(law is not None and law.kind == "trace" for law in laws):
             raise ValueError("kind: trace takes its values from load.trace: name a file there")
+        turns = [law.turns for law in self._each("sessions") if law is not None]
+        if None in turns and not (self.trace is not None and self.trace.sessions):
+            raise ValueError("sessions: say how many turns, or take them from load.trace with sessions: true")
 
     def _each(self, name: str) -> list[Any]:
         """What the load and each of its classes say of `name`."""

@@ -49,15 +49,23 @@ class Target(Strict):
     `api_key_env` names the variable that holds the key; the key itself is never stored.
     """
 
-    base_url: BaseUrl
-    model: str | None = None
-    endpoint: Literal["/v1/chat/completions", "/v1/completions"] = "/v1/chat/completions"
-    api_key_env: Variable | None = None
-    headers: Headers = {}
-    extra_body: JsonObject = {}
-    connections: Literal["keep-alive", "fresh"] = "keep-alive"
-    ca_file: str | None = None
-    insecure: bool = False
+    base_url: BaseUrl = Field(description="such as http://127.0.0.1:8000, without the endpoint's path")
+    model: str | None = Field(default=None, description="left out, the only one that the server has")
+    endpoint: Literal["/v1/chat/completions", "/v1/completions"] = Field(
+        default="/v1/chat/completions", description="which of the two APIs"
+    )
+    api_key_env: Variable | None = Field(
+        default=None, description="the environment variable that holds the key"
+    )
+    headers: Headers = Field(default={}, description="sent with every request; their values are never stored")
+    extra_body: JsonObject = Field(default={}, description="merged into every request's body")
+    connections: Literal["keep-alive", "fresh"] = Field(
+        default="keep-alive", description="fresh: a new connection for every request"
+    )
+    ca_file: str | None = Field(
+        default=None, description="PEM file of the authority that signed the server's certificate"
+    )
+    insecure: bool = Field(default=False, description="do not verify the server's certificate")
 
 
 class Timeouts(Strict):
@@ -66,10 +74,12 @@ class Timeouts(Strict):
     `idle` counts from the last token: pings and empty events do not put it off.
     """
 
-    connect_s: Duration = Field(default=10.0, alias="connect")
-    first_token_s: Duration = Field(default=300.0, alias="first_token")
-    idle_s: Duration = Field(default=120.0, alias="idle")
-    total_s: Duration = Field(default=1800.0, alias="total")
+    connect_s: Duration = Field(default=10.0, alias="connect", description="for a connection")
+    first_token_s: Duration = Field(
+        default=300.0, alias="first_token", description="from sending to the first token"
+    )
+    idle_s: Duration = Field(default=120.0, alias="idle", description="from one token to the next")
+    total_s: Duration = Field(default=1800.0, alias="total", description="for the whole answer")
 
 
 class Variant(Strict):
@@ -92,17 +102,23 @@ class Variant(Strict):
 class Scenario(Strict):
     """Everything a run is asked to do. Without a `target` the bundled engine answers."""
 
-    name: Name = "run"
-    seed: CountOrZero = 0
+    name: Name = Field(default="run", description="of the run; left out, the file's")
+    seed: CountOrZero = Field(default=0, description="same seed, same plan")
     target: Target | None = None
     engine: Engine = Engine()
     load: Load
     timeouts: Timeouts = Timeouts()
     goodput: Goodput | None = None
-    drain_s: DurationOrZero = Field(default=10.0, alias="drain")
-    slos: Annotated[tuple[str, ...], Field(strict=False, max_length=100)] = ()
-    vary: dict[str, Annotated[tuple[Any, ...], Field(strict=False, min_length=1, max_length=1000)]] = {}
-    variants: dict[Name, Variant] = {}
+    drain_s: DurationOrZero = Field(
+        default=10.0, alias="drain", description="how long Ctrl-C waits for what is in flight"
+    )
+    slos: Annotated[tuple[str, ...], Field(strict=False, max_length=100)] = Field(
+        default=(), description="what must hold, such as p99(ttft) <= 500ms"
+    )
+    vary: dict[str, Annotated[tuple[Any, ...], Field(strict=False, min_length=1, max_length=1000)]] = Field(
+        default={}, description="a grid: the values of each key path, one run for every combination"
+    )
+    variants: dict[Name, Variant] = Field(default={}, description="the sides of a comparison, by name")
 
     @model_validator(mode="before")
     @classmethod

@@ -135,7 +135,9 @@ class Mmpp(Strict):
     """
 
     kind: Literal["mmpp"]
-    states: Annotated[tuple[State, ...], Field(strict=False, min_length=2, max_length=64)]
+    states: Annotated[tuple[State, ...], Field(strict=False, min_length=2, max_length=64)] = Field(
+        description="two or more, each with its rate and how long a visit lasts"
+    )
 
     @model_validator(mode="after")
     def _some_load(self) -> Self:
@@ -165,7 +167,9 @@ class Steps(Strict):
     """
 
     kind: Literal["steps"]
-    points: Annotated[tuple[Point, ...], Field(strict=False, min_length=1, max_length=10_000)]
+    points: Annotated[tuple[Point, ...], Field(strict=False, min_length=1, max_length=10_000)] = Field(
+        description="from when on which rate holds; the first at 0s"
+    )
     every_s: Duration | None = Field(default=None, alias="every", description="repeat after so long")
 
     @model_validator(mode="after")
@@ -185,7 +189,9 @@ class Curve(Strict):
     """
 
     kind: Literal["curve"]
-    points: Annotated[tuple[Point, ...], Field(strict=False, min_length=2, max_length=10_000)]
+    points: Annotated[tuple[Point, ...], Field(strict=False, min_length=2, max_length=10_000)] = Field(
+        description="the rate at each instant; the first at 0s"
+    )
     repeat: bool = Field(default=False, description="start anew at the last point")
 
     @model_validator(mode="after")
@@ -279,7 +285,7 @@ StageLaw = Annotated[
 class Stage(Strict):
     """One stretch of a load: its law, and what ends it. Its time counts from its own start."""
 
-    arrivals: StageLaw
+    arrivals: StageLaw = Field(description="any law but trace, closed and stages")
     duration_s: Duration | None = Field(default=None, alias="duration", description="how long it lasts")
     num_requests: Count | None = Field(default=None, description="or how many requests it has")
 
@@ -299,7 +305,9 @@ class Stages(Strict):
     """
 
     kind: Literal["stages"]
-    stages: Annotated[tuple[Stage, ...], Field(strict=False, min_length=1, max_length=1000)]
+    stages: Annotated[tuple[Stage, ...], Field(strict=False, min_length=1, max_length=1000)] = Field(
+        description="in this order"
+    )
     repeat: bool = Field(default=False, description="start anew after the last stage")
 
 

@@ -23,15 +23,15 @@ class Fixed(Strict):
     """Every request the same number of tokens. YAML accepts a bare integer for it."""
 
     kind: Literal["fixed"] = "fixed"
-    tokens: Count
+    tokens: Count = Field(description="of every request")
 
 
 class Uniform(Strict):
     """Integers from `min` to `max`, both included, equally likely."""
 
     kind: Literal["uniform"]
-    min: Count
-    max: Count
+    min: Count = Field(description="the fewest tokens")
+    max: Count = Field(description="the most tokens")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -44,16 +44,20 @@ class VllmRange(Strict):
     """vLLM's --random-range-ratio: from floor(tokens x (1 - ratio)) to ceil(tokens x (1 + ratio))."""
 
     kind: Literal["vllm_range"]
-    tokens: Count
-    ratio: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+    tokens: Count = Field(description="the middle of the range")
+    ratio: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        description="half the range's width, as a share of tokens"
+    )
 
 
 class SglangRange(Strict):
     """SGLang's --random-range-ratio: from max(1, floor(tokens x ratio)) to tokens."""
 
     kind: Literal["sglang_range"]
-    tokens: Count
-    ratio: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    tokens: Count = Field(description="the most tokens")
+    ratio: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        description="the fewest, as a share of tokens: 1 is a fixed length"
+    )
 
 
 class TruncatedExponential(Strict):
@@ -67,7 +71,7 @@ class TruncatedExponential(Strict):
     mean: Positive = Field(description="of the exponential, before truncation")
     cap: Count = Field(description="the most tokens")
     min: Count = Field(default=1, description="the fewest tokens")
-    rounding: Literal["ceil", "redraw"] = "ceil"
+    rounding: Literal["ceil", "redraw"] = Field(default="ceil", description="how whole numbers are made")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -166,16 +170,18 @@ class Empirical(Strict):
     """
 
     kind: Literal["empirical"]
-    values: Annotated[tuple[Count, ...], Field(strict=False, max_length=MAX_TABLE)] | None = None
+    values: Annotated[tuple[Count, ...], Field(strict=False, max_length=MAX_TABLE)] | None = Field(
+        default=None, description="numbers of tokens"
+    )
     weights: (
         Annotated[
             tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...],
             Field(strict=False, max_length=MAX_TABLE),
         ]
         | None
-    ) = None
-    file: DataFile | None = None
-    column: str | None = None
+    ) = Field(default=None, description="how often each of values occurs; left out, all alike")
+    file: DataFile | None = Field(default=None, description="a CSV file, its path relative to the scenario")
+    column: str | None = Field(default=None, description="the file's column that holds the lengths")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -196,6 +202,7 @@ class TraceLength(Strict):
     """The length in `load.trace`, of the row whose prompt or other length goes with it."""
 
     kind: Literal["trace"]
+    otherwise: Count | None = Field(default=None, description="for rows of which the trace does not say it")
 
 
 def is_count(value: Any) -> bool:

@@ -13,7 +13,7 @@ class FixedSpan(Strict):
     """Always as long. YAML accepts a bare duration for it, such as 2s."""
 
     kind: Literal["fixed"] = "fixed"
-    time_s: DurationOrZero = Field(alias="time")
+    time_s: DurationOrZero = Field(alias="time", description="how long, such as 2s")
 
 
 class ExponentialSpan(Strict):
@@ -28,8 +28,8 @@ class UniformSpan(Strict):
     """Any time from `min` to `max`, equally likely."""
 
     kind: Literal["uniform"]
-    min_s: DurationOrZero = Field(alias="min")
-    max_s: Duration = Field(alias="max")
+    min_s: DurationOrZero = Field(alias="min", description="the shortest")
+    max_s: Duration = Field(alias="max", description="the longest")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
