@@ -148,10 +148,13 @@ class Scenario(Strict):
         Masked: the value of every header, and in `extra_body` every text under a name like a secret's.
         """
         asked = self.model_dump(mode="json", by_alias=True)
-        for target in [asked.get("target"), *(v.get("target") for v in asked["variants"].values())]:
-            if target:
+        for side in (asked, *asked["variants"].values()):
+            if target := side["target"]:
                 target["headers"] = _masked(target["headers"], secret=True)
                 target["extra_body"] = _masked(target["extra_body"], secret=False)
+            if load := side["load"]:
+                for manners in (load, *load["classes"].values()):
+                    manners["extra_body"] = _masked(manners["extra_body"], secret=False)
         return asked
 
 
