@@ -87,12 +87,14 @@ class PromptRecipe:
 
     `styles`: how each class makes its own, by class id; without any, words without a common prefix. `texts`:
     prompts that were written out, by the rows' `source`; where there is none, the prompt is synthetic.
+    `bodies`: what else a request's body holds, by `source`.
     """
 
     seed: int
     kind: str = "synthetic-words/1"
     texts: tuple[Text | None, ...] | None = None
     blocks: Blocks | None = None
+    bodies: tuple[dict[str, Any] | None, ...] | None = None
     styles: tuple[Prompts, ...] = ()
 
 
@@ -142,6 +144,8 @@ class Plan:
     after its last answer ended. Their `due_ns` is 0. Whether such a row is measured in a window
     by duration is told by when it did fall due.
 
+    `law_hash`: of the source of a law of the user's own. `notes`: what to know of it, for people.
+
     Raises ValueError where the columns differ in length or the rows are not sorted.
     """
 
@@ -164,6 +168,7 @@ class Plan:
     ids: tuple[str | None, ...] | None = None
     classes: tuple[str, ...] = ()
     users: int | None = None
+    law_hash: str | None = None
     notes: tuple[str, ...] = ()
     more: Callable[[], Iterator[Plan]] | None = None
 
@@ -231,6 +236,10 @@ class Plan:
             yield b"classes " + _spelled(self.classes)
         if self.users is not None:
             yield f"users {self.users}\n".encode()
+        if self.law_hash is not None:
+            yield f"law {self.law_hash}\n".encode()
+        if self.prompts.bodies is not None:
+            yield b"bodies " + json.dumps(self.prompts.bodies, sort_keys=True).encode() + b"\n"
         if (blocks := self.prompts.blocks) is not None:
             yield f"blocks {blocks.tokens}\n".encode()
             yield blocks.ids.astype("<i8").tobytes() + blocks.start.astype("<i8").tobytes()
