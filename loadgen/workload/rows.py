@@ -98,7 +98,8 @@ class Rows:
         turns = self._turns(kind, first_start, unit)
         start, turn, first = _spread(turns)
         index = first_row + np.arange(len(start))
-        c = self._said(kind[start], first_row, self._turn_sources(first_row, start, turn, unit, starts))
+        source = self._turn_sources(first_row, start, turn, unit, starts)
+        c = self._said(kind[start], first_row, source, begins=turn <= 1)
         think_ns = np.where(turn > 1, self._thinking(kind[start], first_row), 0)
         c |= {
             "index": index,
@@ -128,22 +129,18 @@ class Rows:
         think_ns = np.zeros(len(kind), np.int64)
         for place, one in enumerate(self._classes):
             if one.sessions is not None:
-                here = kind == place
-                think_ns[here] = spans.draw(one.sessions.think, self._seed, "think", first_row, len(kind))[
-                    here
-                ]
+                here, think = kind == place, one.sessions.think
+                think_ns[here] = spans.draw(think, self._seed, "think", first_row, len(kind))[here]
         return think_ns
 
     def _add_history(self, c: dict[str, Any], first: Ints) -> None:
-        """A turn's prompt holds the turns before it and their answers, unless the trace counts them already."""
+        """A prompt holds the turns before it and their answers, unless the trace counts them already."""
         if self._recipe.blocks is not None:
             return
         history = _since(c["prompt_tokens"].astype(np.int64) + c["output_tokens"], first, before=True)
         prompt = c["prompt_tokens"] + history
         if prompt.max(initial=0) > _MOST_TOKENS:
-            raise ScenarioError(
-                "load.sessions: the history of a session is too long: fewer turns, or shorter"
-            )
+            raise ScenarioError("load.sessions: the history of a session is too long: ask for fewer turns")
         c["history_tokens"], c["prompt_tokens"] = history.astype(np.int32), prompt.astype(np.int32)
 
     def _units_of(self, first_start: int, n: int) -> Ints | None:
@@ -188,8 +185,14 @@ class Rows:
             return replayed
         return self._units.rows(self._units.pick(first_row, n), np.zeros(n, np.int64))
 
-    def _said(self, kind: Ints, first_row: int, source: NDArray[np.int32] | None) -> dict[str, Any]:
-        """What the classes say of their rows, by column."""
+    def _said(
+        self,
+        kind: Ints,
+        first_row: int,
+        source: NDArray[np.int32] | None,
+        begins: NDArray[np.bool_] | None = None,
+    ) -> dict[str, Any]:
+        """What the classes say of their rows, by column. `begins`: those that start with the class's prefix."""
         n = len(kind)
         c: dict[str, Any] = {name: np.zeros(n, np.int32) for name in _BY_CLASS}
         for place, one in enumerate(self._classes):
@@ -202,8 +205,8 @@ class Rows:
             if isinstance(prefix, GroupPrefix):
                 c.setdefault("group", np.full(n, NONE, np.int32))
                 c["group"][here] = _groups(prefix, self._seed, first_row, n)[here]
-            if not isinstance(prefix, NoPrefix):  # and a word of its own
-                c["prompt_tokens"][here] = np.maximum(c["prompt_tokens"][here], prefix.tokens + 1)
+            if not isinstance(prefix, NoPrefix):
+                c["prompt_tokens"][here] = _with_prefix(c["prompt_tokens"], prefix.tokens, begins)[here]
         if source is not None:
             c["source"] = source
         if len(self._classes) > 1:
@@ -248,6 +251,14 @@ def _since(values: Ints, first: Ints, *, before: bool = False) -> Ints:
     total = np.cumsum(values)
     until = total - values if before else total
     return until - (total - values)[first]
+
+
+def _with_prefix(
+    prompt_tokens: NDArray[np.int32], tokens: int, begins: NDArray[np.bool_] | None
+) -> NDArray[np.int32]:
+    """Room for the prefix, and a word of its own."""
+    raised = np.maximum(prompt_tokens, tokens + 1)
+    return raised if begins is None else np.where(begins, raised, prompt_tokens)
 
 
 def _groups(prefix: GroupPrefix, seed: int, first_row: int, n: int) -> NDArray[np.int32]:
