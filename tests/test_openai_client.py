@@ -34,7 +34,7 @@ async def test_it_streams_a_chat_with_usage(client: openai.AsyncOpenAI) -> None:
     )
     chunks = [chunk async for chunk in stream]
     assert chunks[0].choices[0].delta.role == "assistant"
-    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == " t0 t1 t2 t3"
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == " 000 001 002 003"
     assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "length"
     assert chunks[-1].usage is not None
     assert (chunks[-1].usage.prompt_tokens, chunks[-1].usage.completion_tokens) == (3, 4)
@@ -43,7 +43,7 @@ async def test_it_streams_a_chat_with_usage(client: openai.AsyncOpenAI) -> None:
 async def test_it_streams_a_completion(client: openai.AsyncOpenAI) -> None:
     """Text pieces, one a token."""
     stream = await client.completions.create(model="m", prompt="hello", max_tokens=3, stream=True)
-    assert [chunk.choices[0].text async for chunk in stream] == [" t0", " t1", " t2"]
+    assert [chunk.choices[0].text async for chunk in stream] == [" 000", " 001", " 002"]
 
 
 async def test_it_reads_whole_answers_and_models(client: openai.AsyncOpenAI) -> None:
@@ -51,7 +51,7 @@ async def test_it_reads_whole_answers_and_models(client: openai.AsyncOpenAI) -> 
     chat = await client.chat.completions.create(
         model="m", messages=[{"role": "user", "content": "hi"}], max_tokens=2
     )
-    assert (chat.choices[0].message.content, chat.choices[0].finish_reason) == (" t0 t1", "length")
+    assert (chat.choices[0].message.content, chat.choices[0].finish_reason) == (" 000 001", "length")
     assert chat.usage is not None
     assert chat.usage.total_tokens == 3
     completion = await client.completions.create(model="m", prompt=[1, 2, 3])
@@ -61,17 +61,17 @@ async def test_it_reads_whole_answers_and_models(client: openai.AsyncOpenAI) -> 
 
 
 async def test_it_gives_several_choices_and_ends_at_a_stop_string(client: openai.AsyncOpenAI) -> None:
-    """Three choices, in one stream and whole; each stops before " t2"."""
-    asked: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "n": 3, "stop": " t2"}
+    """Three choices, in one stream and whole; each stops before " 002"."""
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "n": 3, "stop": " 002"}
     whole = await client.chat.completions.create(model="m", **asked)
-    assert [choice.message.content for choice in whole.choices] == [" t0 t1"] * 3
+    assert [choice.message.content for choice in whole.choices] == [" 000 001"] * 3
     assert {choice.finish_reason for choice in whole.choices} == {"stop"}
     texts, reasons = [""] * 3, [""] * 3
     async for chunk in await client.chat.completions.create(model="m", stream=True, **asked):
         for choice in chunk.choices:
             texts[choice.index] += choice.delta.content or ""
             reasons[choice.index] = choice.finish_reason or reasons[choice.index]
-    assert (texts, reasons) == ([" t0 t1"] * 3, ["stop"] * 3)
+    assert (texts, reasons) == ([" 000 001"] * 3, ["stop"] * 3)
 
 
 async def test_it_takes_what_other_servers_take(client: openai.AsyncOpenAI) -> None:
@@ -87,7 +87,7 @@ async def test_it_takes_what_other_servers_take(client: openai.AsyncOpenAI) -> N
         temperature=0.5,
         extra_body=extra,
     )
-    assert answer.choices[0].message.content == " t0 t1 t2 t3"
+    assert answer.choices[0].message.content == " 000 001 002 003"
 
 
 async def test_errors_become_the_clients_own(client: openai.AsyncOpenAI) -> None:

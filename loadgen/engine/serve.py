@@ -66,7 +66,7 @@ async def serve(
 
     An answer has exactly `max_tokens` tokens (default: chat 128, completions 16), unless the engine has a law
     for ends of sequence and `ignore_eos` is not given, or a `stop` string appears in its text, which is
-    " t0 t1 t2 ...". A token of prompt is four bytes of UTF-8. A lower `priority` is more urgent, where the
+    " 000 001 002 ...". A token of prompt is four bytes of UTF-8. A lower `priority` is more urgent, where the
     engine's policy heeds it. A full queue answers 429 with Retry-After; whoever is dropped from it after its
     stream has begun gets an error as the first event. A client that hangs up leaves the queue or its slot at
     once. One that does not read costs its answer's bytes. With `api_key`, /v1 demands it as a bearer

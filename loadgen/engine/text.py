@@ -1,15 +1,21 @@
-"""The text of every answer: " t0 t1 t2 ...", so that a reader can tell loss, repeats and order."""
+"""The text of every answer: " 000 001 002 ...", so that a reader can tell loss, repeats and order.
+
+A token is a space and its number in three digits of base 62: four bytes, as this engine counts tokens.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import string
 from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
+from loadgen.engine.tokens import TOKEN_BYTES
+
 MAX_OUTPUT_TOKENS = 131_072
 
-_LETTERS = frozenset(" t0123456789")
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_LETTERS = frozenset(" " + _DIGITS)
 
 
 class Stop(NamedTuple):
@@ -23,14 +29,13 @@ def words(start: int, end: int, chars: int | None = None) -> bytes:
     """The text of tokens `start` to `end`, counted from 0. With `chars`, only what lies within an answer's
     first `chars` characters.
     """
-    text = b"".join([b" t%d" % i for i in range(start, end)])
-    return text if chars is None else text[: max(0, chars - length(start))]
+    text = b"".join([_word(i) for i in range(start, end)])
+    return text if chars is None else text[: max(0, chars - TOKEN_BYTES * start)]
 
 
-def length(tokens: int) -> int:
-    """Characters of an answer of so many tokens."""
-    # A space, a "t" and a digit each, and one more from 10 on, from 100 on, ...
-    return 3 * tokens + sum(max(0, tokens - ten) for ten in (10, 100, 1000, 10_000, 100_000))
+@cache
+def _word(token: int) -> bytes:
+    return f" {_DIGITS[token // 3844]}{_DIGITS[token // 62 % 62]}{_DIGITS[token % 62]}".encode()
 
 
 def find_stop(strings: Iterable[str], tokens: int, min_tokens: int) -> Stop | None:
@@ -44,9 +49,9 @@ def find_stop(strings: Iterable[str], tokens: int, min_tokens: int) -> Stop | No
 def _find(string: str, tokens: int, min_tokens: int) -> Stop | None:
     if not _LETTERS.issuperset(string):
         return None
-    from_char = max(0, length(min_tokens) - len(string) + 1)
-    at = _text(1 << tokens.bit_length()).find(string, from_char, length(tokens))
-    return None if at < 0 else Stop(bisect_left(range(tokens), at + len(string), key=length), at)
+    from_char = max(0, TOKEN_BYTES * min_tokens - len(string) + 1)
+    at = _text(1 << tokens.bit_length()).find(string, from_char, TOKEN_BYTES * tokens)
+    return None if at < 0 else Stop(-(-(at + len(string)) // TOKEN_BYTES), at)
 
 
 @cache

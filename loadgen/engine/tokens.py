@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 
 MAX_TOKEN_ID = 2**32 - 1
+TOKEN_BYTES = 4
 
 
 def count_tokens(utf8_bytes: int) -> int:

@@ -192,7 +192,7 @@ class Rows:
         source: NDArray[np.int32] | None,
         begins: NDArray[np.bool_] | None = None,
     ) -> dict[str, Any]:
-        """What the classes say of their rows, by column. `begins`: those that start with the class's prefix."""
+        """What the classes say of their rows, by column. `begins`: those that start with the prefix."""
         n = len(kind)
         c: dict[str, Any] = {name: np.zeros(n, np.int32) for name in _BY_CLASS}
         for place, one in enumerate(self._classes):

@@ -48,8 +48,8 @@ def test_a_chat_stream_is_role_then_tokens_then_usage() -> None:
     assert [{key: event[key] for key in header} for event in events] == [header] * 4
     assert [[(c["delta"], c["finish_reason"]) for c in event["choices"]] for event in events] == [
         [({"role": "assistant", "content": ""}, None)],
-        [({"content": " t0"}, None)],
-        [({"content": " t1"}, "length")],
+        [({"content": " 000"}, None)],
+        [({"content": " 001"}, "length")],
         [],
     ]
     usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
@@ -59,7 +59,7 @@ def test_a_chat_stream_is_role_then_tokens_then_usage() -> None:
 def test_a_completion_stream_is_tokens_alone_where_no_usage_was_asked() -> None:
     """No role, and [DONE] right after the last token."""
     events = said(completion(max_tokens=3, stream=True))
-    assert [event["choices"][0]["text"] for event in events] == [" t0", " t1", " t2"]
+    assert [event["choices"][0]["text"] for event in events] == [" 000", " 001", " 002"]
     assert [event["choices"][0]["finish_reason"] for event in events] == [None, None, "length"]
     assert {(event["object"], event["id"]) for event in events} == {("text_completion", "cmpl-x1")}
 
@@ -77,10 +77,10 @@ def test_a_whole_answer_has_text_and_usage() -> None:
     """The same words as the stream's, in one object."""
     answer = whole(chat(max_tokens=3))
     assert answer["object"] == "chat.completion"
-    assert answer["choices"][0]["message"] == {"role": "assistant", "content": " t0 t1 t2"}
+    assert answer["choices"][0]["message"] == {"role": "assistant", "content": " 000 001 002"}
     assert answer["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
     answer = whole(completion(max_tokens=2))
-    assert (answer["object"], answer["choices"][0]["text"]) == ("text_completion", " t0 t1")
+    assert (answer["object"], answer["choices"][0]["text"]) == ("text_completion", " 000 001")
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
@@ -93,7 +93,7 @@ def texts(events: list[Any], index: int = 0) -> list[str]:
 def test_an_event_may_bear_several_tokens() -> None:
     """Three at a time, seven in all; the finish reason is on the last event, with what is left."""
     events = said(completion(max_tokens=7, stream=True), tokens_per_event=3)
-    assert texts(events) == [" t0 t1 t2", " t3 t4 t5", " t6"]
+    assert texts(events) == [" 000 001 002", " 003 004 005", " 006"]
     assert [event["choices"][0]["finish_reason"] for event in events] == [None, None, "length"]
 
 
@@ -115,27 +115,27 @@ def test_each_choice_has_its_index_role_and_end_and_the_answer_one_usage() -> No
         assert [choice["finish_reason"] for choice in mine] == [None, None, "length"]
     assert events[-1]["usage"] == {"prompt_tokens": 1, "completion_tokens": 6, "total_tokens": 7}
     answer = whole(completion(max_tokens=2, n=2))
-    assert [(c["index"], c["text"]) for c in answer["choices"]] == [(0, " t0 t1"), (1, " t0 t1")]
+    assert [(c["index"], c["text"]) for c in answer["choices"]] == [(0, " 000 001"), (1, " 000 001")]
     assert answer["usage"]["completion_tokens"] == 4
 
 
-@pytest.mark.parametrize("stop", [" t3", ["\n", " t3"]])
+@pytest.mark.parametrize("stop", [" 003", ["\n", " 003"]])
 def test_a_stop_string_ends_the_text_before_it(stop: object) -> None:
     """Its token was computed and counts, but is not shown."""
     ask = completion(max_tokens=9, stop=stop, stream=True, stream_options={"include_usage": True})
     events = said(ask)
-    assert texts(events) == [" t0", " t1", " t2", ""]
+    assert texts(events) == [" 000", " 001", " 002", ""]
     assert events[-2]["choices"][0]["finish_reason"] == "stop"
     assert events[-1]["usage"]["completion_tokens"] == 4
     answer = whole(completion(max_tokens=9, stop=stop))
-    assert answer["choices"][0]["text"] == " t0 t1 t2"
+    assert answer["choices"][0]["text"] == " 000 001 002"
     assert answer["choices"][0]["finish_reason"] == "stop"
 
 
 def test_a_stop_string_beyond_the_answer_does_nothing() -> None:
     """One that the last token completes does."""
-    assert whole(completion(max_tokens=3, stop=" t3"))["choices"][0]["finish_reason"] == "length"
-    assert whole(completion(max_tokens=3, stop=" t2"))["choices"][0]["finish_reason"] == "stop"
+    assert whole(completion(max_tokens=3, stop=" 003"))["choices"][0]["finish_reason"] == "length"
+    assert whole(completion(max_tokens=3, stop=" 002"))["choices"][0]["finish_reason"] == "stop"
 
 
 ENDS = Engine.model_validate({"eos": {"kind": "uniform", "min": 2, "max": 40}})
@@ -168,7 +168,7 @@ def test_a_seed_repeats_an_answer_and_its_absence_does_not() -> None:
 def test_a_sequence_knows_what_the_scheduler_needs() -> None:
     """Ids in a row; prompt, most tokens, priority; the prompt's blocks only where a cache compares them."""
     cached = Engine.model_validate({"preset": "vllm-v1", "kv": {"tokens": 4096, "prefix_cache": True}})
-    ask = completion(prompt="x" * 256, max_tokens=9, stop=" t3", n=2, priority=4)
+    ask = completion(prompt="x" * 256, max_tokens=9, stop=" 003", n=2, priority=4)
     chosen, plain = choices(ask, cached, first_id=7), choices(ask, Engine(), first_id=7)
     know_prefix(chosen, ask, cached)
     know_prefix(plain, ask, Engine())

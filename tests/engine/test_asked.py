@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
+from loadgen.engine.text import words
 from loadgen.knobs import Engine
 from tests.engine.driving import fixed, served
 from tests.engine.test_serve import http
@@ -91,7 +92,7 @@ async def test_metrics_count_what_was_answered() -> None:
     """Two requests of 3 prompt tokens and 4 tokens of answer, one of them stopped at the third."""
     async with served(FAST) as engine, http(engine.url) as session:
         await post(session, prompt=[1, 2, 3], max_tokens=4)
-        await post(session, prompt=[1, 2, 3], max_tokens=4, stop=" t2")
+        await post(session, prompt=[1, 2, 3], max_tokens=4, stop=" 002")
         for name, value in (("prompt_tokens_total", 6), ("generation_tokens_total", 7)):
             assert await metric(session, f"vllm:{name}") == value
         for reason, n in (("length", 1), ("stop", 1), ("abort", 0)):
@@ -132,7 +133,7 @@ async def test_choices_are_taken_all_or_none() -> None:
         status, answer = await post(session, n=2, max_tokens=2)
         assert await metric(session, "loadgen_engine_rejected_total") == 1
     assert status == 200
-    assert [choice["text"] for choice in answer["choices"]] == [" t0 t1", " t0 t1"]
+    assert [choice["text"] for choice in answer["choices"]] == [" 000 001", " 000 001"]
     assert answer["usage"]["completion_tokens"] == 4
 
 
@@ -202,7 +203,7 @@ async def test_a_batch_that_is_released_at_its_end_gives_every_stream_all_its_to
         for n, response in zip((2, 6), answers, strict=True):
             async with response:
                 said = [event["choices"][0]["text"] for event in await events(response)]
-            assert said == [f" t{i}" for i in range(n)]
+            assert said == [words(i, i + 1).decode() for i in range(n)]
         async with session.get("/debug/requests") as response:
             own = list((await response.json())["requests"].values())
     assert all(stamps["first_token_ns"] == stamps["last_token_ns"] for stamps in own)
@@ -221,7 +222,7 @@ async def test_preempted_answers_lose_and_repeat_nothing() -> None:
         for response in await asyncio.gather(*(session.post("/v1/completions", json=body) for _ in range(2))):
             async with response:
                 said = [event["choices"][0]["text"] for event in await events(response)]
-            assert said == [f" t{i}" for i in range(40)]
+            assert said == [words(i, i + 1).decode() for i in range(40)]
         assert await metric(session, "vllm:num_preemptions_total") >= 1
         assert await metric(session, "vllm:kv_cache_usage_perc") == 0
         assert await metric(session, "vllm:request_queue_time_seconds_count") == 2
@@ -311,8 +312,8 @@ async def test_a_stream_on_the_wire_as_curl_prints_it() -> None:
     choice = b'[{"index":0,"delta":{%b"content":"%b"},"logprobs":null,"finish_reason":%b}]}\n\n'
     events = [
         opening + choice % (b'"role":"assistant",', b"", b"null"),
-        opening + choice % (b"", b" t0", b"null"),
-        opening + choice % (b"", b" t1", b'"length"'),
+        opening + choice % (b"", b" 000", b"null"),
+        opening + choice % (b"", b" 001", b'"length"'),
         b"data: [DONE]\n\n",
     ]
     assert chunked == b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events) + b"0\r\n\r\n"

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from loadgen.engine.text import words
 from loadgen.knobs import Engine
 from tests.engine.driving import fixed, served
 
@@ -48,7 +49,7 @@ async def test_a_connection_may_be_cut_after_some_tokens(k: int) -> None:
         for _ in range(2):
             status, events, is_cut = await answer(engine.url)
             assert (status, is_cut) == (200, True)
-            assert texts(events) == [f" t{i}" for i in range(k)]
+            assert texts(events) == [words(i, i + 1).decode() for i in range(k)]
         if k:
             _, events, is_cut = await answer(engine.url, max_tokens=k)
             assert (events[-1], is_cut) == ("data: [DONE]", False)
@@ -66,7 +67,7 @@ async def test_an_error_may_come_in_mid_stream() -> None:
     async with served(wrong(error_after=2)) as engine:
         for _ in range(2):
             _, [*tokens, error, done], is_cut = await answer(engine.url, max_tokens=100_000)
-            assert texts(tokens) == [" t0", " t1"]
+            assert texts(tokens) == [" 000", " 001"]
             assert json.loads(error.removeprefix("data: "))["error"]["code"] == 500
             assert (done, is_cut) == ("data: [DONE]", False)
         status, *_ = await answer(engine.url, stream=False)
@@ -95,7 +96,7 @@ async def test_a_stream_may_come_in_one_piece_at_the_end() -> None:
     ):
         reads = [piece async for piece in response.content.iter_any()]
     assert len(reads) == 1
-    assert texts(reads[0].decode().split("\n\n")[:-1]) == [" t0", " t1", " t2", " t3", " t4"]
+    assert texts(reads[0].decode().split("\n\n")[:-1]) == [" 000", " 001", " 002", " 003", " 004"]
 
 
 async def test_every_third_token_may_be_held_back_and_those_behind_it() -> None:
@@ -128,7 +129,7 @@ async def test_faults_of_several_choices_count_their_tokens_together() -> None:
     async with served(Engine.model_validate({"cost": fixed("1ms"), "faults": {"drop_after": 6}})) as engine:
         _, events, is_cut = await answer(engine.url, n=2)
     assert is_cut
-    assert sorted(texts(events)) == [" t0", " t0", " t1", " t1", " t2", " t2"]
+    assert sorted(texts(events)) == [" 000", " 000", " 001", " 001", " 002", " 002"]
 
 
 async def test_faults_do_not_outlive_a_client_that_hangs_up() -> None:

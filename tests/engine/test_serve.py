@@ -21,6 +21,7 @@ from loadgen.engine import simulate
 from loadgen.engine.batching import Scheduler
 from loadgen.engine.choice import Choice
 from loadgen.engine.reply import Reply
+from loadgen.engine.text import words
 from loadgen.knobs import Engine, RooflineCost
 from loadgen.scenario import ScenarioError
 from tests.engine.driving import fixed, plan, served
@@ -53,7 +54,10 @@ async def test_a_chat_streams_exactly_the_tokens_asked_for() -> None:
             *events, done = await streamed(session, 5, stream_options={"include_usage": True})
             assert done == "[DONE]"
             choices = [json.loads(event)["choices"] for event in events]
-            assert [c[0]["delta"].get("content") for c in choices[:-1]] == ["", *(f" t{i}" for i in range(5))]
+            assert [c[0]["delta"].get("content") for c in choices[:-1]] == [
+                "",
+                *(f" 00{i}" for i in range(5)),
+            ]
             assert choices[-1] == []
             assert json.loads(events[-1])["usage"] == {
                 "prompt_tokens": 3,
@@ -68,7 +72,7 @@ async def test_many_streams_at_once_each_get_their_own_tokens() -> None:
         answers = await asyncio.gather(*(streamed(session, n) for n in range(1, 21)))
     for n, events in enumerate(answers, start=1):
         said = [json.loads(event)["choices"][0]["delta"]["content"] for event in events[1:-1]]
-        assert said == [f" t{i}" for i in range(n)]
+        assert said == [words(i, i + 1).decode() for i in range(n)]
 
 
 async def test_a_whole_answer_comes_in_one_piece() -> None:
@@ -80,7 +84,7 @@ async def test_a_whole_answer_comes_in_one_piece() -> None:
         session.post("/v1/completions", json=body) as response,
     ):
         answer = await response.json()
-    assert answer["choices"][0]["text"] == " t0 t1"
+    assert answer["choices"][0]["text"] == " 000 001"
     assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 
 
@@ -249,8 +253,8 @@ def every_stage() -> list[tuple[bytes, bytes]]:
     long = {stream: post(stream=stream, max_tokens=100_000) for stream in (True, False)}
     short = {stream: post(stream=stream, max_tokens=3) for stream in (True, False)}
     cut = [(long[True][:n], b"") for n in (0, 10, 60, len(long[True]) - 20)] + [(CHUNKED + b"5\r\nhel", b"")]
-    streams = [(long[True], until) for until in (b"", b"\r\n\r\n", b"assistant", b" t0", b" t3")]
-    ends = [(short[True], until) for until in (b" t2", b"[DONE]", b"\r\n0\r\n\r\n")]
+    streams = [(long[True], until) for until in (b"", b"\r\n\r\n", b"assistant", b" 000", b" 003")]
+    ends = [(short[True], until) for until in (b" 002", b"[DONE]", b"\r\n0\r\n\r\n")]
     wholes = [
         (long[False], b""),
         (short[False], b"\r\n\r\n"),

@@ -6,26 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.engine.text import MAX_OUTPUT_TOKENS, Stop, find_stop, length, words
+from loadgen.engine.text import MAX_OUTPUT_TOKENS, Stop, find_stop, words
+from loadgen.engine.tokens import count_tokens
 
 
-@pytest.mark.parametrize("tokens", [0, 1, 9, 10, 11, 99, 100, 1001, 12_345, MAX_OUTPUT_TOKENS])
-def test_the_length_of_a_text_is_known_without_writing_it(tokens: int) -> None:
-    """Against writing it."""
-    assert length(tokens) == len(words(0, tokens))
+@pytest.mark.parametrize("tokens", [1, 9, 10, 63, 3_845, MAX_OUTPUT_TOKENS])
+def test_an_answer_given_back_as_a_prompt_has_as_many_tokens(tokens: int) -> None:
+    """As the engine counts them; and no token's text comes twice."""
+    text = words(0, tokens)
+    assert count_tokens(len(text)) == tokens
+    assert len(set(text.split())) == tokens
 
 
 @pytest.mark.parametrize(
     ("strings", "min_tokens", "stop"),
     [
-        ([" t5"], 0, Stop(6, 15)),  # " t0 t1 t2 t3 t4" are 15 characters
-        (["t2 t3"], 0, Stop(4, 7)),
-        (["1 t"], 0, Stop(3, 5)),
-        ([" t7", " t3"], 0, Stop(4, 9)),
-        ([" t1"], 2, Stop(11, 30)),  # that of " t10": the first one is within the least length
-        (["t1 t2"], 2, Stop(3, 4)),  # begins within it, ends after it
-        (["\n", "</s>", "t 0"], 0, None),
-        ([" t40"], 0, None),
+        ([" 005"], 0, Stop(6, 20)),  # five tokens of four characters come before it
+        (["002 003"], 0, Stop(4, 9)),
+        (["1 0"], 0, Stop(3, 7)),
+        ([" 007", " 003"], 0, Stop(4, 12)),
+        (["0A"], 2, Stop(11, 42)),  # ten is A
+        (["001 002"], 2, Stop(3, 5)),  # begins within the least length, ends after it
+        (["\n", "</s>", "0  0"], 0, None),
+        ([" 00e"], 0, None),  # forty: one too many
         ([], 0, None),
     ],
 )
@@ -36,7 +39,7 @@ def test_a_stop_string_ends_the_answer_where_it_first_appears(
     assert find_stop(strings, 40, min_tokens) == stop
 
 
-@given(st.text(" t0123456789", min_size=1, max_size=4), st.integers(1, 150), st.integers(0, 60))
+@given(st.text(" 012AZ", min_size=1, max_size=4), st.integers(1, 150), st.integers(0, 60))
 def test_stops_are_those_of_a_reader_who_checks_after_each_token(
     string: str, tokens: int, min_tokens: int
 ) -> None:
