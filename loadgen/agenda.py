@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from itertools import chain
 
 from msgspec.structs import replace
@@ -21,6 +22,8 @@ class Agenda:
     where all others wait; `take` hands it out, and `ended` must be told of every row that was taken. A turn
     that did not end well ends its session: its later turns never fall due, nor do those that would after a
     window without a tail. They are counted in `dropped`.
+
+    Raises ValueError where two rows of a block wait for the same one.
     """
 
     head: Row | None
@@ -33,15 +36,16 @@ class Agenda:
         self._moves = plan.window.by == "duration" and (self._closed or plan.has_chains)
         self._tail = tail
         blocks = chain((plan,), plan.tail() if tail or (self._closed and self._moves) else ())
-        self._rows = chain.from_iterable(block.rows() for block in blocks)
-        self._unread = next(self._rows, None)
         self._ahead: deque[Row] = deque()  # read, and waiting for nothing but their turn here
         self._ready: list[tuple[int, int, Row]] = []  # with an instant of their own, out of the plan's order
-        self._waiting: dict[int, list[Row]] = {}  # by the row whose end they wait for
-        self._ends_ns: dict[int, int | None] = {}  # of rows that may be waited for; None: not well
-        self._left = len(plan)  # rows of the plan itself that have not ended
-        if self._closed and self._moves:
-            self._left = plan.users or 0
+        self._fresh: dict[int, Row] = {}  # of both, those that nothing was prepared for yet, by index
+        self._awaited: set[int] = set()  # rows that have not ended, and another waits for
+        self._waiting: dict[int, Row] = {}  # by the row whose end they wait for
+        self._ends_ns: dict[int, int | None] = {}  # of rows that will be asked for; None: not well
+        # Rows of the plan itself that have not ended; of a closed loop in a window, those that are due in it.
+        self._left = 0 if self._closed and self._moves else len(plan)
+        self._rows = chain.from_iterable(map(self._rows_of, blocks))
+        self._unread = next(self._rows, None)
         for _ in range(plan.users or 0):
             self._serve_user(0)
         self._settle()
@@ -55,6 +59,7 @@ class Agenda:
         """The head, which is handed out."""
         row = self.head
         assert row is not None
+        self._fresh.pop(row.index, None)
         if self._ready and self._ready[0][2] is row:
             heapq.heappop(self._ready)
         else:
@@ -62,30 +67,44 @@ class Agenda:
         self._settle()
         return row
 
+    def goes_on(self, row: Row) -> bool:
+        """Whether another row waits for this one, which has not ended yet."""
+        return row.index in self._awaited
+
     def read_ahead(self, until_ns: int) -> Row | None:
-        """One more row as the plan has it, due by `until_ns`, so that something can be prepared for it."""
-        if self._closed or self._unread is None or self._unread.due_ns > until_ns:
-            return None
-        self._ahead.append(row := self._read())
-        return row
+        """A row that was not given here before, so that something can be prepared for it.
+
+        One whose instant is known by now, or that the plan has by `until_ns`; it will fall due as it is.
+        """
+        while not self._closed and not self._fresh and self._unread and self._unread.due_ns <= until_ns:
+            self._ahead.append(self._read())
+        return self._fresh.pop(next(iter(self._fresh))) if self._fresh else None
 
     def ended(self, row: Row, at_ns: int, *, well: bool) -> None:
         """A row that was taken has ended; with its answer if `well`."""
         self._left -= row.phase != Phase.TAIL
         if self._closed:
             self._serve_user(at_ns)
-        elif row.session != NONE:
-            self._ends_ns[row.index] = at_ns if well else None
-            for follower in self._waiting.pop(row.index, ()):
-                self._release(follower)
+        else:
+            self._end(row, at_ns if well else None)
         self._settle()
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    def _rows_of(self, block: Plan) -> Iterator[Row]:
+        if block.has_chains:
+            awaited = block.after[block.after != NONE].tolist()
+            self._awaited.update(awaited)
+            if len(set(awaited)) < len(awaited):
+                raise ValueError("two rows of a plan wait for the same one")
+        yield from block.rows()
 
     def _read(self) -> Row:
         row = self._unread
         assert row is not None
         self._unread = next(self._rows, None)
+        if not self._closed and row.after == NONE:
+            self._fresh[row.index] = row
         return row
 
     def _settle(self) -> None:
@@ -102,41 +121,55 @@ class Agenda:
             first = ready
         self.head = first
 
+    def _end(self, row: Row, at_ns: int | None) -> None:
+        """The row has ended then, or never will well: what does the one do that waits for it?"""
+        while row.index in self._awaited:
+            self._awaited.remove(row.index)
+            follower = self._waiting.pop(row.index, None)
+            if follower is None:  # it has not been read yet
+                self._ends_ns[row.index] = at_ns
+            elif at_ns is not None:
+                self._promise(follower, max(follower.due_ns, at_ns + follower.think_ns))
+            else:
+                self._drop(follower)
+                row = follower
+
     def _release(self, row: Row) -> None:
         """A row that waits for another gets its instant, if that has ended; or none at all."""
         if row.after not in self._ends_ns:
-            self._waiting.setdefault(row.after, []).append(row)
-        elif (end_ns := self._ends_ns[row.after]) is None:
-            self._left -= row.phase != Phase.TAIL
-            self._forget(row)
-        else:
+            self._waiting[row.after] = row
+        elif (end_ns := self._ends_ns.pop(row.after)) is not None:
             self._promise(row, max(row.due_ns, end_ns + row.think_ns))
+        else:
+            self._drop(row)
+            self._end(row, None)
 
     def _serve_user(self, free_ns: int) -> None:
         """A user is free, and thinks about the next row."""
         if self._unread is not None:
             row = self._read()
-            self._left += self._moves and row.phase == Phase.TAIL  # until it is known when it falls due
+            self._left += self._moves  # until it is known when it falls due
             self._promise(replace(row, phase=Phase.MEASURED) if self._moves else row, free_ns + row.think_ns)
 
     def _promise(self, row: Row, due_ns: int) -> None:
         """The row will fall due then: in the tail, if that is past the window."""
         phase = self._phase(due_ns) if self._moves and row.phase != Phase.TAIL else row.phase
         if phase == Phase.TAIL != row.phase:
-            self._left -= 1
             if not self._tail:
-                self._forget(row)
+                self._drop(row)
+                self._end(row, None)
                 return
-        heapq.heappush(self._ready, (due_ns, row.index, replace(row, due_ns=due_ns, phase=phase)))
+            self._left -= 1
+        row = replace(row, due_ns=due_ns, phase=phase)
+        heapq.heappush(self._ready, (due_ns, row.index, row))
+        self._fresh[row.index] = row
 
     def _phase(self, due_ns: int) -> Phase:
         if due_ns < self._window.start_ns:
             return Phase.WARMUP
         return Phase.MEASURED if due_ns < self._window.end_ns else Phase.TAIL
 
-    def _forget(self, row: Row) -> None:
-        """The row never falls due, nor do those that wait for it."""
-        self.dropped += 1
-        self._ends_ns[row.index] = None
-        for follower in self._waiting.pop(row.index, ()):
-            self._release(follower)
+    def _drop(self, row: Row) -> None:
+        """The row never falls due. A closed loop's next one was never promised to anybody."""
+        self.dropped += not self._closed
+        self._left -= row.phase != Phase.TAIL
