@@ -116,44 +116,37 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 _POSITIVE = r"\+?[0-9.]+([eE][+-]?[0-9]+)?"  # as an editor checks it; `units` is stricter
 
+_DURATION = {
+    "type": "string",
+    "pattern": rf"^\s*{_POSITIVE}\s*(ns|us|µs|ms|s|m|min|h)\s*$",
+    "examples": ["500ms", "2s", "10m"],
+}
+_RATE = {
+    "type": "string",
+    "pattern": rf"^\s*{_POSITIVE}\s*(/\s*(s|m|min|h))?\s*$",
+    "examples": ["8/s", "90/min"],
+}
+
 _Seconds = Annotated[
-    float,
-    BeforeValidator(duration_s),
-    AfterValidator(_at_most_a_year),
-    PlainSerializer(show_duration),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {
-                    "type": "string",
-                    "pattern": rf"^\s*{_POSITIVE}\s*(ns|us|µs|ms|s|m|min|h)\s*$",
-                },
-                {"const": 0},
-            ],
-            "examples": ["500ms", "2s", "10m"],
-        }
-    ),
+    float, BeforeValidator(duration_s), AfterValidator(_at_most_a_year), PlainSerializer(show_duration)
 ]
-Duration = Annotated[_Seconds, AfterValidator(_positive)]
-DurationOrZero = Annotated[_Seconds, AfterValidator(_not_negative)]
+Duration = Annotated[_Seconds, AfterValidator(_positive), WithJsonSchema(_DURATION)]
+DurationOrZero = Annotated[
+    _Seconds, AfterValidator(_not_negative), WithJsonSchema({"anyOf": [_DURATION, {"const": 0}]})
+]
 _PerSecond = Annotated[
     float,
     BeforeValidator(rate_rps),
     AfterValidator(_not_negative),
     AfterValidator(_sendable),
     PlainSerializer(show_rate),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": rf"^\s*{_POSITIVE}\s*(/\s*(s|m|min|h))?\s*$"},
-                {"type": "number", "minimum": 0},
-            ],
-            "examples": ["8/s", "90/min"],
-        }
-    ),
 ]
-Rate = Annotated[_PerSecond, AfterValidator(_positive)]
-RateOrZero = _PerSecond
+Rate = Annotated[
+    _PerSecond,
+    AfterValidator(_positive),
+    WithJsonSchema({"anyOf": [_RATE, {"type": "number", "exclusiveMinimum": 0}]}),
+]
+RateOrZero = Annotated[_PerSecond, WithJsonSchema({"anyOf": [_RATE, {"type": "number", "minimum": 0}]})]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
