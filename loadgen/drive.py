@@ -90,8 +90,10 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False, *, t
         engine,
         run_id=order.run_id,
         ignore_eos=load_asked.ignore_eos,
+        tail=load_asked.tail,
+        classes=tuple(load_asked.mixture.values()),
         prompt=prompt_maker(order.plan.prompts, order.salt or order.run_id),
-        patience_s=order.scenario.timeouts.first_token_s,
+        first_token_s=order.scenario.timeouts.first_token_s,
         observe=kept_iterations.append if trace else None,
     )
     due = planned = 0

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from loadgen import presets
 from loadgen.fields import Count, CountOrZero, Duration, DurationOrZero, Rate, Strict
-from loadgen.laws import Lengths
+from loadgen.laws.lengths import AnswerLengths
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
@@ -243,7 +243,7 @@ class Engine(Strict):
     policy: Literal["fcfs", "priority", "aging", "deadline"] = Field(
         default="fcfs",
         description="who leaves the queue first. priority: the lowest number; aging: the same, but waiting "
-        "lowers the number; deadline: the earliest deadline",
+        "lowers the number; deadline: the earliest deadline, its own (`deadline_ms`) or the engine's",
     )
     aging: Rate | None = Field(default=None, description="aging: what a second of waiting takes off")
     deadline: Deadline = Field(default=Deadline(), description="deadline: when first tokens are due")
@@ -274,7 +274,7 @@ class Engine(Strict):
         default=None, description="most tokens of prompt and answer together; longer is refused (400)"
     )
 
-    eos: Lengths | None = Field(
+    eos: AnswerLengths | None = Field(
         default=None,
         description="answers' own length, where EOS is not ignored; null: as asked",
     )

@@ -44,6 +44,7 @@ def choices(ask: Ask, engine: Engine, first_id: int) -> list[Choice]:
         elif tokens < ask.max_tokens:
             reason = "stop"
         sequence = Sequence(first_id + index, ask.prompt_tokens, tokens, ask.priority, ask.max_tokens)
+        sequence.deadline_s = ask.deadline_s
         return Choice(index, sequence, reason, chars)
 
     return [choice(index) for index in range(ask.n)]

@@ -57,6 +57,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...]
     n: int
     priority: int
+    deadline_s: float | None
     seed: int | None
     stream: bool
     include_usage: bool
@@ -90,6 +91,7 @@ class _Body(msgspec.Struct, kw_only=True):
     stop: _Text | Annotated[list[_Text], msgspec.Meta(max_length=16)] | None = None
     n: Annotated[int, msgspec.Meta(ge=1, le=MAX_CHOICES)] | None = None
     priority: _Number | None = None
+    deadline_ms: Annotated[float, msgspec.Meta(ge=0)] | None = None
     seed: _Number | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
@@ -193,6 +195,7 @@ def _ask(asked: _Body, prompt: Prompt, max_tokens: int, *, is_chat: bool) -> Ask
         stop=(asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ()),
         n=asked.n or 1,
         priority=asked.priority or 0,
+        deadline_s=None if asked.deadline_ms is None else asked.deadline_ms / 1000,
         seed=asked.seed,
         stream=bool(asked.stream),
         include_usage=options.include_usage,

@@ -6,7 +6,8 @@ import math
 
 from loadgen.engine.chance import uniform
 from loadgen.knobs import Engine
-from loadgen.laws import Fixed, Lengths, Uniform
+from loadgen.laws import Fixed, Uniform
+from loadgen.laws.lengths import AnswerLaw
 
 
 def answer_tokens(engine: Engine, asked: int, min_tokens: int, key: int) -> int:
@@ -18,7 +19,7 @@ def answer_tokens(engine: Engine, asked: int, min_tokens: int, key: int) -> int:
     return min(asked, max(min_tokens, quantile(engine.eos, uniform(engine.seed, "eos", key))))
 
 
-def quantile(law: Lengths, u: float) -> int:
+def quantile(law: AnswerLaw, u: float) -> int:
     """The smallest number of tokens whose cumulative probability is above `u`, in [0, 1)."""
     if isinstance(law, Fixed):
         return law.tokens

@@ -11,7 +11,8 @@ class Sequence:
     """A request inside the engine.
 
     `output_tokens`: what it will answer; `max_tokens`: what it asked for at most (None: the same).
-    `priority`: lower numbers are more urgent. `prefix`: hashes of the prompt's whole blocks, each of all
+    `priority`: lower numbers are more urgent. `deadline_s`: how long after it was added its request
+    wants the first token, if it says so. `prefix`: hashes of the prompt's whole blocks, each of all
     tokens up to its end; only a prefix cache reads them.
     """
 
@@ -21,6 +22,7 @@ class Sequence:
     priority: int = 0
     max_tokens: int | None = None
     prefix: tuple[int, ...] = ()
+    deadline_s: float | None = None
 
     added_s: float = 0.0
     computed_tokens: int = 0

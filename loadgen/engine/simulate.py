@@ -5,27 +5,27 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Several
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 
-import numpy as np
-from numpy.typing import NDArray
-
+from loadgen.agenda import Agenda
 from loadgen.engine.batching import RETRY_AFTER_S, Idle, Scheduler
 from loadgen.engine.check import check
+from loadgen.engine.conversation import Conversations
 from loadgen.engine.cost import step_cost
 from loadgen.engine.eos import answer_tokens
-from loadgen.engine.prefix import block_hashes
 from loadgen.engine.sequence import Sequence, Step
 from loadgen.engine.trace import Iteration
 from loadgen.engine.watch import Watch
+from loadgen.engine.written import Asked, Writer
 from loadgen.knobs import Engine
-from loadgen.plan import Phase, Plan
-from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome, PhaseName, RequestRecord
+from loadgen.load import RequestClass
+from loadgen.plan import Plan, Prompt, Row
+from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome, RequestRecord
 from loadgen.scenario import ScenarioError
-
-_PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
-_ROWS = 65_536  # of a plan made at once
 
 
 def simulate(
@@ -34,8 +34,10 @@ def simulate(
     *,
     run_id: str,
     ignore_eos: bool = True,
-    prompt: Callable[[int, int], str] | None = None,
-    patience_s: float = 300.0,
+    tail: bool = True,
+    classes: Several[RequestClass] = (),
+    prompt: Callable[[Row], Prompt] | None = None,
+    first_token_s: float = 300.0,
     observe: Callable[[Iteration], None] | None = None,
     each_step: bool = False,
 ) -> Iterator[RequestRecord]:
@@ -46,11 +48,12 @@ def simulate(
     ended; those still unfinished then are `aborted`. Where a step ends as a row falls due, the step's end
     comes first.
 
-    `prompt` makes a row's text of its index and its tokens, and is asked only for a prefix cache. Rows that
-    nothing can start any more time out `patience_s` after they fell due, and so do those that had not started
-    by then while rows of the tail came and went: an order that starves them would never let a run end.
-    `observe` is told of every iteration. Steps in which nothing changes are taken many at a time, unless
-    `observe` or `each_step` wants them one by one: the records are the same.
+    `classes`: the plan's, by class id: what a client does that is rejected (`retry`), how long it has
+    `patience`, what `deadline` it tells. `prompt` makes a row's own words, and is asked only for a prefix
+    cache. Rows that nothing can start any more time out `first_token_s` after they were sent, and so do those
+    that had not started by then while rows of the tail came and went: an order that starves them would never
+    let a run end. `observe` is told of every iteration. Steps in which nothing changes are taken many at a
+    time, unless `observe` or `each_step` wants them one by one: the records are the same.
 
     Raises ScenarioError for a cost without a profile, for faults (they are the served engine's), and where no
     row of the plan could ever run.
@@ -63,22 +66,14 @@ def simulate(
         engine=engine,
         run_id=run_id,
         ignore_eos=ignore_eos,
+        tail=tail,
+        classes=classes,
         prompt=prompt,
-        patience_s=patience_s,
+        first_token_s=first_token_s,
         observe=observe,
         each_step=each_step,
     )
     return simulation.records()
-
-
-@dataclass(slots=True)
-class _Row:
-    """A row that fell due."""
-
-    name: str
-    due_s: float
-    phase: PhaseName
-    sequence: Sequence
 
 
 @dataclass(kw_only=True)
@@ -87,45 +82,72 @@ class _Simulation:
     engine: Engine
     run_id: str
     ignore_eos: bool
-    prompt: Callable[[int, int], str] | None
-    patience_s: float
+    tail: bool
+    classes: Several[RequestClass]
+    prompt: Callable[[Row], Prompt] | None
+    first_token_s: float
     observe: Callable[[Iteration], None] | None
     each_step: bool
 
     def __post_init__(self) -> None:
-        self._scheduler = Scheduler(self.engine)
-        self._cost = step_cost(self.engine)
-        kv = self.engine.kv
-        self._block_tokens = kv.block_tokens if kv is not None and kv.prefix_cache and self.prompt else None
-        self._watch = Watch(self.observe, self.engine.max_sequences, self._name) if self.observe else None
+        engine, kv = self.engine, self.engine.kv
+        self._scheduler = Scheduler(engine)
+        self._cost = step_cost(engine)
+        self._conversations = Conversations(
+            self.prompt, kv.block_tokens if kv is not None and kv.prefix_cache else None
+        )
+        self._watch = Watch(self.observe, engine.max_sequences, self._name) if self.observe else None
         self._jumps = not (self.observe or self.each_step)
-        self._arrivals = chain.from_iterable(_rows(block) for block in chain((self.plan,), self.plan.tail()))
-        self._next = next(self._arrivals, None)
-        self._unended = len(self.plan)  # of the plan itself, the tail apart
-        self._open: dict[int, _Row] = {}
-        # When each step ended: a sequence's tokens are slices of these, one for each run of steps without a
-        # pause.
-        self._ends_s = array("d")
+        self._agenda = Agenda(self.plan, tail=self.tail)
+        self._alarms: list[tuple[float, int, Callable[[float], Iterator[RequestRecord]]]] = []
+        self._alarm_numbers = count()
+        self._open: dict[int, Asked] = {}  # by index: what is with the scheduler
+        self._ends_s = array("d")  # when each step ended
+        tells_cached = self._conversations.tells_cached
+        self._writer = Writer(engine, self.run_id, self.plan.classes, self._ends_s, tells_cached=tells_cached)
 
     def records(self) -> Iterator[RequestRecord]:
         now_s = 0.0
-        while self._unended:
-            yield from self._add_due(now_s)
+        while not self._agenda.is_done:
+            yield from self._happen(now_s)
             step = self._scheduler.next_step(now_s)
             if isinstance(step, Idle):
-                wake_s = min(step.until_s, self._next.due_s if self._next else math.inf)
-                if wake_s == math.inf:
-                    yield from self._give_up()
+                wake_s = min(step.until_s, self._due_s(), self._alarm_s())
+                if wake_s == math.inf and not self._open:
                     return
-                now_s = wake_s
+                yield from self._give_up() if wake_s == math.inf else ()
+                now_s = now_s if wake_s == math.inf else wake_s
                 continue
             started_s = now_s
             self._compute(step, now_s)
             now_s = self._ends_s[-1]
-            yield from self._add_due(math.nextafter(now_s, 0.0))  # what falls due meanwhile
+            yield from self._happen(math.nextafter(now_s, 0.0))  # what falls due meanwhile
             yield from self._finish(step, started_s)
-        for row in self._open.values():
-            yield self._answered(row, Outcome.ABORTED, now_s)
+        for asked in self._open.values():
+            yield self._writer.answered(asked, Outcome.ABORTED, now_s)
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def _due_s(self) -> float:
+        head = self._agenda.head
+        return math.inf if head is None else head.due_ns / 1e9
+
+    def _alarm_s(self) -> float:
+        return self._alarms[0][0] if self._alarms else math.inf
+
+    def _alarm(self, at_s: float, act: Callable[[float], Iterator[RequestRecord]]) -> None:
+        heappush(self._alarms, (at_s, next(self._alarm_numbers), act))
+
+    def _happen(self, until_s: float) -> Iterator[RequestRecord]:
+        """What is due up to `until_s`, in the order of time: new rows, further attempts, lost patience."""
+        while True:
+            due_s, alarm_s = self._due_s(), self._alarm_s()
+            if min(due_s, alarm_s) > until_s:
+                return
+            if alarm_s <= due_s:
+                yield from heappop(self._alarms)[2](alarm_s)
+            else:
+                yield from self._fall_due(self._agenda.take(), due_s)
 
     def _compute(self, step: Step, now_s: float) -> None:
         """Note when the step ends, and before that those like it that nothing would come between."""
@@ -133,173 +155,110 @@ class _Simulation:
         if most == 1:
             self._ends_s.append(now_s + self._cost(step))
             return
-        due_s = self._next.due_s if arrival_changes and self._next else math.inf
-        ends = self._cost.ends(step, now_s, most, due_s)
+        until_s = min(self._alarm_s(), self._due_s() if arrival_changes else math.inf)
+        ends = self._cost.ends(step, now_s, most, until_s)
         self._ends_s.extend(ends)
         if len(ends) > 1:
             self._scheduler.repeat(step, len(ends) - 1)
 
-    def _add_due(self, until_s: float) -> Iterator[RequestRecord]:
-        """Hand the rows due up to `until_s` to the scheduler; the records of those that it refuses."""
-        while self._next is not None and self._next.due_s <= until_s:
-            row, self._next = self._next, next(self._arrivals, None)
-            sequence = row.sequence
-            self._prepare(sequence)
-            if (why := self._scheduler.refusal(sequence)) is not None:
-                if self._watch:
-                    self._watch.rejected.append(row.name)
-                yield self._end(row, self._refused(row, row.due_s, why, 400))
-                continue
-            self._open[sequence.id] = row
-            refused = self._scheduler.add(sequence, row.due_s)
-            if refused is not None:
-                if self._watch:
-                    self._watch.rejected.append(self._name(refused))
-                loser = self._open.pop(refused.id)
-                why = (
-                    "the queue is full"
-                    if loser is row
-                    else "dropped from the full queue for a more urgent one"
-                )
-                yield self._end(loser, self._refused(loser, row.due_s, why, 429))
+    # --- rows -----------------------------------------------------------------------------------------------
 
-    def _prepare(self, sequence: Sequence) -> None:
+    def _fall_due(self, row: Row, due_s: float) -> Iterator[RequestRecord]:
+        sequence = Sequence(row.index, row.prompt_tokens, row.output_tokens, row.priority)
+        asked = Asked(row, due_s, sequence, due_s)
         if not self.ignore_eos:
-            asked = sequence.max_tokens = sequence.output_tokens
-            sequence.output_tokens = answer_tokens(self.engine, asked, 1, sequence.id)
-        if self._block_tokens is not None and self.prompt is not None:
-            text = self.prompt(sequence.id, sequence.prompt_tokens)
-            sequence.prefix = block_hashes(text.encode(), self._block_tokens)
+            most = sequence.max_tokens = sequence.output_tokens
+            sequence.output_tokens = answer_tokens(self.engine, most, 1, sequence.id)
+        self._conversations.open(row, sequence)
+        manner = self._manner(row)
+        if manner is not None:
+            sequence.deadline_s = manner.deadline_s
+            if manner.patience_s is not None:
+                self._alarm(due_s + manner.patience_s, partial(self._abandon, asked))
+        if (why := self._scheduler.refusal(sequence)) is not None:
+            self._note_rejection(asked)
+            yield self._end(asked, self._writer.refused(asked, due_s, why, 400), due_s)
+        else:
+            yield from self._send(asked, due_s)
+
+    def _manner(self, row: Row) -> RequestClass | None:
+        return self.classes[row.class_id] if self.classes else None
+
+    def _send(self, asked: Asked, at_s: float) -> Iterator[RequestRecord]:
+        """Hand it to the scheduler; somebody may be refused for it."""
+        asked.sent_s = at_s
+        self._open[asked.row.index] = asked
+        refused = self._scheduler.add(asked.sequence, at_s)
+        if refused is None:
+            return
+        loser = self._open[refused.id]
+        why = "the queue is full" if loser is asked else "dropped from the full queue for a more urgent one"
+        self._note_rejection(loser)
+        del self._open[refused.id]
+        yield from self._rejected(loser, at_s, why)
+
+    def _rejected(self, asked: Asked, at_s: float, why: str) -> Iterator[RequestRecord]:
+        manner = self._manner(asked.row)
+        retry = manner.retry if manner is not None else None
+        if retry is None or len(asked.retried) >= retry.max:
+            yield self._end(asked, self._writer.refused(asked, at_s, why, 429), at_s)
+            return
+        wait_s = RETRY_AFTER_S if retry.respect_retry_after else retry.backoff_s * 2 ** len(asked.retried)
+        asked.retried.append(self._writer.attempt(asked, at_s, why))
+        self._alarm(at_s + wait_s, partial(self._again, asked))
+
+    def _again(self, asked: Asked, at_s: float) -> Iterator[RequestRecord]:
+        if not asked.is_over:
+            yield from self._send(asked, at_s)
+
+    def _abandon(self, asked: Asked, at_s: float) -> Iterator[RequestRecord]:
+        """Its user hangs up, if the answer is not there yet."""
+        if asked.is_over:
+            return
+        if self._open.pop(asked.row.index, None) is not None:
+            self._scheduler.cancel(asked.row.index)
+        yield self._end(asked, self._writer.answered(asked, Outcome.ABANDONED, at_s), at_s)
+
+    def _note_rejection(self, asked: Asked) -> None:
+        if self._watch:
+            self._watch.rejected.append(asked.name)
 
     def _finish(self, step: Step, started_s: float) -> Iterator[RequestRecord]:
         now_s = self._ends_s[-1]
         ended = self._scheduler.finish(step)
         if self._watch:
             self._watch.saw(step, ended, self._scheduler, started_s, now_s)
-        ended_rows = [self._open.pop(sequence.id) for sequence in ended]
-        for row in ended_rows:
-            yield self._end(row, self._answered(row, Outcome.OK, now_s))
-        if any(row.phase == "tail" for row in ended_rows):
+        done = [self._open.pop(sequence.id) for sequence in ended if sequence.id in self._open]
+        for asked in done:
+            self._conversations.close(asked.row, asked.sequence)
+            yield self._end(asked, self._writer.answered(asked, Outcome.OK, now_s), now_s)
+        if any(asked.is_tail for asked in done):
             yield from self._lose_patience(now_s)
 
     def _lose_patience(self, now_s: float) -> Iterator[RequestRecord]:
-        for row in [row for row in self._open.values() if row.phase != "tail"]:
-            if now_s < row.due_s + self.patience_s:
+        for asked in [asked for asked in self._open.values() if not asked.is_tail]:
+            if now_s < asked.sent_s + self.first_token_s:
                 return
-            if row.sequence in self._scheduler.waiting and not row.sequence.preemptions:
-                self._scheduler.cancel(row.sequence.id)
-                del self._open[row.sequence.id]
-                yield self._end(row, self._timed_out(row, OVERTAKEN))
+            if asked.sequence in self._scheduler.waiting and not asked.sequence.preemptions:
+                self._scheduler.cancel(asked.sequence.id)
+                del self._open[asked.sequence.id]
+                yield self._timed_out(asked, OVERTAKEN)
 
     def _give_up(self) -> Iterator[RequestRecord]:
         """Nothing can happen any more, yet some wait."""
-        for row in self._open.values():
-            yield self._end(row, self._timed_out(row, NEVER_FILLED))
+        for asked in list(self._open.values()):
+            self._scheduler.cancel(asked.sequence.id)
+            del self._open[asked.sequence.id]
+            yield self._timed_out(asked, NEVER_FILLED)
+
+    def _timed_out(self, asked: Asked, why: str) -> RequestRecord:
+        record = self._writer.timed_out(asked, self.first_token_s, why)
+        return self._end(asked, record, asked.sent_s + self.first_token_s)
+
+    def _end(self, asked: Asked, record: RequestRecord, at_s: float) -> RequestRecord:
+        asked.is_over = True
+        self._agenda.ended(asked.row, round(at_s * 1e9), well=record.outcome is Outcome.OK)
+        return record
 
     def _name(self, sequence: Sequence) -> str:
         return self._open[sequence.id].name
-
-    # --- records --------------------------------------------------------------------------------------------
-
-    def _end(self, row: _Row, record: RequestRecord) -> RequestRecord:
-        self._unended -= row.phase != "tail"
-        return record
-
-    def _answered(self, row: _Row, outcome: Outcome, ended_s: float) -> RequestRecord:
-        record = self._begun(row, outcome, status=200)
-        record.ended_s = _whole_us(ended_s)
-        sequence = row.sequence
-        tokens = sequence.emitted_tokens
-        instants_us = self._events_us(sequence, ended_s, is_over=outcome is Outcome.OK)
-        if len(instants_us):
-            record.first_event_s = record.first_choice_s = int(instants_us[0]) / 1e6
-            record.first_token_s = record.first_visible_s = record.first_event_s
-            record.last_token_s = record.last_choice_s = int(instants_us[-1]) / 1e6
-            record.gaps_us = np.diff(instants_us).tolist()
-            per_event = self.engine.tokens_per_chunk
-            record.event_tokens = 1 if per_event == 1 else _dealt(tokens, per_event, len(instants_us))
-            record.output_tokens, record.tokens_from = tokens, "events"
-        if outcome is Outcome.OK:
-            record.prompt_tokens, record.tokens_from = sequence.prompt_tokens, "usage"
-            record.cached_tokens = None if self._block_tokens is None else sequence.cached_tokens
-            record.finish_reason = "stop" if tokens < sequence.asked_tokens else "length"
-        return record
-
-    def _events_us(self, sequence: Sequence, ended_s: float, *, is_over: bool) -> NDArray[np.int64]:
-        """When its token events arrived."""
-        if self.engine.batching != "continuous" and self.engine.release == "batch":
-            instants_s = np.full(sequence.emitted_tokens if is_over else 0, ended_s)
-        else:
-            runs = [*sequence.emitted_in, (0, sequence.emitted_tokens)]
-            slices = array("d")
-            for (first, before), (_, after) in pairwise(runs):
-                slices += self._ends_s[first : first + after - before]
-            instants_s = np.frombuffer(slices) if slices else np.zeros(0)
-        if (size := self.engine.tokens_per_chunk) > 1:
-            instants_s = _every(instants_s, size, with_rest=is_over)
-        return np.rint(instants_s * 1e6).astype(np.int64)
-
-    def _begun(self, row: _Row, outcome: Outcome, status: int) -> RequestRecord:
-        """What is so of every row: nothing lies between falling due, being sent and the status."""
-        due_s = _whole_us(row.due_s)
-        return RequestRecord(
-            index=row.sequence.id,
-            request_id=f"{self.run_id}-{row.name}",
-            phase=row.phase,
-            model=self.engine.model_name,
-            attempts=1,
-            due_s=due_s,
-            started_s=due_s,
-            sent_s=due_s,
-            headers_s=due_s,
-            outcome=outcome,
-            status=status,
-            asked_prompt_tokens=row.sequence.prompt_tokens,
-            asked_output_tokens=row.sequence.asked_tokens,
-        )
-
-    def _timed_out(self, row: _Row, why: str) -> RequestRecord:
-        record = self._begun(row, Outcome.TIMEOUT_FIRST_TOKEN, status=200)
-        record.ended_s = _whole_us(row.due_s + self.patience_s)
-        record.error = why
-        return record
-
-    def _refused(self, row: _Row, at_s: float, why: str, status: int) -> RequestRecord:
-        is_rejection = status == 429
-        record = self._begun(row, Outcome.REJECTED if is_rejection else Outcome.HTTP_ERROR, status)
-        record.ended_s = record.headers_s = _whole_us(at_s)
-        record.error = why
-        record.retry_after_s = float(RETRY_AFTER_S) if is_rejection else None
-        return record
-
-
-def _rows(block: Plan) -> Iterator[_Row]:
-    for start in range(0, len(block), _ROWS):
-        some = slice(start, start + _ROWS)
-        ids = block.ids[some] if block.ids else [None] * len(block.index[some])
-        columns = (
-            block.index,
-            block.due_ns,
-            block.prompt_tokens,
-            block.output_tokens,
-            block.phase,
-            block.priority,
-        )
-        rows = zip(*(column[some].tolist() for column in columns), ids, strict=True)
-        for index, due_ns, prompt, output, phase, priority, named in rows:
-            name = str(index) if named is None else named
-            yield _Row(name, due_ns / 1e9, _PHASES[phase], Sequence(index, prompt, output, priority))
-
-
-def _every(instants_s: NDArray[np.float64], size: int, *, with_rest: bool) -> NDArray[np.float64]:
-    """Tokens leave `size` at a time, and the rest with the last."""
-    full = instants_s[size - 1 :: size]
-    return np.append(full, instants_s[-1]) if with_rest and len(instants_s) % size else full
-
-
-def _dealt(tokens: int, size: int, events: int) -> list[int]:
-    return [min(size, tokens - i * size) for i in range(events)]
-
-
-def _whole_us(instant_s: float) -> float:
-    return round(instant_s * 1e6) / 1e6

@@ -31,7 +31,13 @@ def _aging(engine: Engine) -> Key:
 
 def _deadline(engine: Engine) -> Key:
     base_s, per_token_s = engine.deadline.base_s, engine.deadline.per_token_s
-    return lambda sequence: sequence.added_s + base_s + per_token_s * sequence.prompt_tokens
+
+    def due_s(sequence: Sequence) -> float:
+        if sequence.deadline_s is not None:
+            return sequence.added_s + sequence.deadline_s
+        return sequence.added_s + base_s + per_token_s * sequence.prompt_tokens
+
+    return due_s
 
 
 POLICIES: Mapping[str, Callable[[Engine], Key]] = {

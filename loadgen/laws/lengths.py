@@ -14,9 +14,11 @@ from loadgen.fields import MAX_COUNT, Count, DataFile, Strict
 from loadgen.units import quoted
 
 MAX_TABLE = 1_048_576  # of the laws that are kept as a table of probabilities
+LOG_LEAST = -690.0  # e^-690 = 1e-300: shares of a probability below that do not fit in doubles
 
 Bound = Annotated[int, Field(ge=1, le=MAX_TABLE)]
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Size = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 
 
 class Fixed(Strict):
@@ -41,7 +43,11 @@ class Uniform(Strict):
 
 
 class VllmRange(Strict):
-    """vLLM's --random-range-ratio: from floor(tokens x (1 - ratio)) to ceil(tokens x (1 + ratio))."""
+    """vLLM's --random-range-ratio (0.32): from floor(tokens x (1 - ratio)) to ceil(tokens x (1 + ratio)).
+
+    Both included, equally likely, and at least 1. vLLM itself first takes the tokenizer's special tokens off
+    a prompt's length.
+    """
 
     kind: Literal["vllm_range"]
     tokens: Count = Field(description="the middle of the range")
@@ -49,15 +55,34 @@ class VllmRange(Strict):
         description="half the range's width, as a share of tokens"
     )
 
+    @model_validator(mode="after")
+    def _countable(self) -> Self:
+        if self.bounds[1] > MAX_COUNT:
+            raise ValueError(f"tokens x (1 + ratio) is above {MAX_COUNT}")
+        return self
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The fewest and the most tokens, by the same floating-point products as vLLM's."""
+        return max(1, math.floor(self.tokens * (1 - self.ratio))), math.ceil(self.tokens * (1 + self.ratio))
+
 
 class SglangRange(Strict):
-    """SGLang's --random-range-ratio: from max(1, floor(tokens x ratio)) to tokens."""
+    """SGLang's --random-range-ratio (0.5.23): from max(1, floor(tokens x ratio)) to tokens.
+
+    Both included, equally likely. At 0, SGLang's default, lengths are 1 to `tokens`, where vLLM's are `tokens`.
+    """
 
     kind: Literal["sglang_range"]
     tokens: Count = Field(description="the most tokens")
     ratio: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
         description="the fewest, as a share of tokens: 1 is a fixed length"
     )
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The fewest and the most tokens."""
+        return max(1, math.floor(self.tokens * self.ratio)), self.tokens
 
 
 class TruncatedExponential(Strict):
@@ -96,12 +121,29 @@ class _Bounded(Strict):
             raise ValueError(f"min {self.min} is above max {self.max}")
         return self
 
+    def _nearest(self, centre: float) -> float:
+        """The point of [min - 1/2, max + 1/2] that is nearest to `centre`."""
+        return min(max(centre, self.min - 0.5), self.max + 0.5)
+
+    def _possible(self, log_bound: float) -> None:
+        """Refuses the law where P(min..max) is below `log_bound`, too small to say how it is spread."""
+        if log_bound < LOG_LEAST:
+            raise ValueError(
+                f"all of such a law is outside min..max, {self.min}..{self.max}: the probability of those is "
+                "below 1e-300"
+            )
+
 
 class Exponential(_Bounded):
     """Exponential of `mean`, rounded, truncated to min..max."""
 
     kind: Literal["exponential"]
-    mean: Positive = Field(description="before truncation")
+    mean: Size = Field(description="before truncation")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        self._possible((0.5 - self.min) / self.mean)
+        return self
 
 
 class Normal(_Bounded):
@@ -111,27 +153,34 @@ class Normal(_Bounded):
     mean: Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)] = Field(
         description="before truncation"
     )
-    sd: Positive = Field(description="before truncation")
+    sd: Size = Field(description="before truncation")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        self._possible(-(((self._nearest(self.mean) - self.mean) / self.sd) ** 2) / 2)
+        return self
 
 
 class Lognormal(_Bounded):
     """Log-normal by `median` and `sigma`, or by `mean` and `cv`; rounded, truncated to min..max."""
 
     kind: Literal["lognormal"]
-    median: Positive | None = Field(default=None, description="before truncation; with sigma")
-    sigma: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] | None = Field(
+    median: Size | None = Field(default=None, description="before truncation; with sigma")
+    sigma: Annotated[float, Field(ge=1e-6, le=10, allow_inf_nan=False)] | None = Field(
         default=None, description="standard deviation of the logarithm"
     )
-    mean: Positive | None = Field(default=None, description="instead, before truncation; with cv")
-    cv: Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)] | None = Field(
+    mean: Size | None = Field(default=None, description="instead, before truncation; with cv")
+    cv: Annotated[float, Field(ge=1e-6, le=1e4, allow_inf_nan=False)] | None = Field(
         default=None, description="standard deviation / mean, before truncation"
     )
 
     @model_validator(mode="after")
-    def _one_pair(self) -> Self:
+    def _sound(self) -> Self:
         given = {name for name in ("median", "sigma", "mean", "cv") if getattr(self, name) is not None}
         if given not in ({"median", "sigma"}, {"mean", "cv"}):
             raise ValueError("give median and sigma, or mean and cv")
+        nearest = math.log(self._nearest(math.exp(self.log_mean)))
+        self._possible(-(((nearest - self.log_mean) / self.log_sd) ** 2) / 2)
         return self
 
     @property
@@ -147,10 +196,20 @@ class GammaLength(_Bounded):
     """Gamma of `mean` and `cv`, rounded, truncated to min..max."""
 
     kind: Literal["gamma"]
-    mean: Positive = Field(description="before truncation")
+    mean: Size = Field(description="before truncation")
     cv: Annotated[float, Field(ge=0.001, le=31, allow_inf_nan=False)] = Field(
         description="standard deviation / mean, before truncation: 1 is exponential"
     )
+
+    @property
+    def shape(self) -> float:
+        return 1 / (self.cv * self.cv)
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        x = self._nearest(self.mean) / self.mean
+        self._possible(self.shape * (math.log(x) + 1 - x))  # Chernoff's bound of either tail
+        return self
 
 
 class Zipf(_Bounded):
@@ -165,8 +224,8 @@ class Zipf(_Bounded):
 class Empirical(Strict):
     """Lengths as they were seen: a histogram (`values`, with `weights`), or a `column` of a CSV `file`.
 
-    A histogram's values are drawn by weight, a column's rows are equally likely. A file's lengths below 1 are
-    dropped and counted.
+    A histogram's values are drawn by weight, a column's rows are equally likely. Rows that say no length, or
+    0, are dropped and counted.
     """
 
     kind: Literal["empirical"]
@@ -246,13 +305,21 @@ Lengths = Annotated[
 ]
 
 
+AnswerLaw = Fixed | Uniform | TruncatedExponential
+
+AnswerLengths = Annotated[  # of the bundled engine's own answers
+    Annotated[AnswerLaw, Field(discriminator="kind")],
+    BeforeValidator(_bare_tokens),
+]
+
+
 def longest(law: LengthLaw) -> int:
     """The most tokens that `law` can give; what a file or a trace holds is not known here: 1."""
     match law:
-        case Fixed(tokens=tokens) | SglangRange(tokens=tokens):
+        case Fixed(tokens=tokens):
             return tokens
-        case VllmRange(tokens=tokens, ratio=ratio):
-            return math.ceil(tokens * (1 + ratio))
+        case VllmRange() | SglangRange():
+            return law.bounds[1]
         case TruncatedExponential(cap=cap):
             return cap
         case Empirical(values=values):

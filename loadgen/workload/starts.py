@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.laws import StageLaw, Stages
-from loadgen.laws.arrivals import Replay
+from loadgen.laws import Replay, StageLaw, Stages
 from loadgen.load import Load
 from loadgen.plan import Window
 from loadgen.scenario import ScenarioError
@@ -44,7 +43,6 @@ class Starts:
 
     def __init__(self, law: StageLaw | Stages | Replay, seed: int, trace_due_ns: Instants | None) -> None:
         self._stream = arrivals.stream(law, seed, trace_due_ns=trace_due_ns)
-        self._has_sources = isinstance(law, Replay)
         self._left = self._piece(0)  # drawn, not yet taken
         self._shift_ns = 0
 
@@ -88,9 +86,7 @@ class Starts:
         return True
 
     def _piece(self, n: int) -> Taken:
-        if self._has_sources:
-            return Taken(*self._stream.take_rows(n))
-        return Taken(self._stream.take(n), None)
+        return Taken(*self._stream.take_rows(n))
 
     def _cut(self, n: int) -> Taken:
         taken = self._left.part(0, n)

@@ -36,7 +36,7 @@ def records(engine: Engine, load: list[Asked], seconds: float, *, each_step: boo
         engine,
         run_id="r",
         ignore_eos=engine.eos is None,
-        prompt=lambda index, tokens: text(load, index, tokens),
+        prompt=lambda row: text(load, row.index, row.prompt_tokens),
         each_step=each_step,
     )
     return msgspec.json.encode(list(told))

@@ -159,7 +159,7 @@ def test_a_batch_that_never_fills_ends_with_rows_that_time_out_and_say_why() -> 
     """Five rows, batches of four that wait for ever: the fifth gives up 30 s after it was due."""
     rows: list[Row] = [(0.1 * i, 1, 2) for i in range(5)]
     forever = engine(batching="static", max_sequences=4, max_wait="forever")
-    found = by_index(simulate(plan(rows), forever, run_id="r", patience_s=30))
+    found = by_index(simulate(plan(rows), forever, run_id="r", first_token_s=30))
     assert [found[i].outcome for i in range(5)] == [Outcome.OK] * 4 + [Outcome.TIMEOUT_FIRST_TOKEN]
     assert (found[4].error, found[4].ended_s) == (NEVER_FILLED, 30.4)
 
@@ -171,7 +171,7 @@ def test_a_row_that_the_tail_overtakes_for_ever_times_out() -> None:
     tail = ((float(k), 1, 1) for k in count(1))
     asked = plan([(0.0, 1, 1), (0.5, 1, 1)], more=lambda: endless(tail, first_index=2))
     passing = engine(max_sequences=1, admit="slot", cost=fixed("1s"))
-    found = by_index(simulate(asked, passing, run_id="r", patience_s=5))
+    found = by_index(simulate(asked, passing, run_id="r", first_token_s=5))
     assert (found[1].outcome, found[1].error, found[1].ended_s) == (
         Outcome.TIMEOUT_FIRST_TOKEN, OVERTAKEN, 5.5,
     )  # fmt: skip
@@ -186,7 +186,7 @@ def test_whoever_is_slow_without_being_overtaken_is_waited_for() -> None:
     tail = iter([(0.2, 1, 1)])
     asked = plan([(0.0, 1, 9), (0.1, 1, 9)], more=lambda: endless(tail, first_index=2))
     held = engine(batching="static", max_sequences=2, max_wait="1s", cost=fixed("1s"))
-    found = by_index(simulate(asked, held, run_id="r", patience_s=2))
+    found = by_index(simulate(asked, held, run_id="r", first_token_s=2))
     assert [found[i].outcome for i in (0, 1)] == [Outcome.OK] * 2
 
 
@@ -253,7 +253,7 @@ def test_a_prompt_seen_before_costs_only_what_is_new_of_it() -> None:
     )
     text = "tale" * 32
     found = by_index(
-        simulate(plan([(0.0, 32, 1), (1.0, 32, 1)]), cached, run_id="r", prompt=lambda _index, _tokens: text)
+        simulate(plan([(0.0, 32, 1), (1.0, 32, 1)]), cached, run_id="r", prompt=lambda _row: text)
     )
     assert [(r.cached_tokens, r.first_token_s) for r in found.values()] == [(0, 0.032001), (16, 1.016001)]
 
