@@ -60,12 +60,14 @@ class Head(msgspec.Struct, kw_only=True):
     window: Window
     classes: list[str]
     users: int | None
+    law_hash: str | None
     notes: list[str]
     seed: int
     kind: str
     styles: list[dict[str, Any]]
     blocks: _Blocks | None
     texts: list[Text | None] | None
+    bodies: list[dict[str, Any] | None] | None
 
 
 Read = tuple[Head, dict[str, Ints], Ids]
@@ -135,12 +137,14 @@ def _head(plan: Plan, scenario: Scenario) -> Head:
         window=plan.window,
         classes=list(plan.classes),
         users=plan.users,
+        law_hash=plan.law_hash,
         notes=list(plan.notes),
         seed=recipe.seed,
         kind=recipe.kind,
         styles=[style.model_dump(mode="json", by_alias=True) for style in recipe.styles],
         blocks=None if blocks is None else _Blocks(blocks.tokens, blocks.ids.tolist(), blocks.start.tolist()),
         texts=None if recipe.texts is None else list(recipe.texts),
+        bodies=None if recipe.bodies is None else list(recipe.bodies),
     )
 
 
@@ -282,9 +286,9 @@ def _contradictions(head: Head, columns: dict[str, Ints]) -> Iterator[tuple[str,
     yield "phase must be 0, a warm-up, or 1, measured", columns["phase"] > Phase.MEASURED
     yield "class_id is no place in classes", columns["class_id"] >= max(1, len(head.classes))
     yield "history_tokens must be below prompt_tokens", columns["history_tokens"] >= columns["prompt_tokens"]
-    lengths = [len(head.texts)] if head.texts is not None else []
-    lengths += [len(head.blocks.start) - 1] if head.blocks is not None else []
-    yield "source is no place in texts or blocks", columns["source"] >= min(lengths, default=2**31)
+    lengths = [len(head.blocks.start) - 1] if head.blocks is not None else []
+    lengths += [len(column) for column in (head.texts, head.bodies) if column is not None]
+    yield "source is no place in texts, bodies or blocks", columns["source"] >= min(lengths, default=2**31)
 
 
 def _plan(head: Head, columns: dict[str, Ints], ids: Ids) -> Plan:
@@ -296,6 +300,7 @@ def _plan(head: Head, columns: dict[str, Ints], ids: Ids) -> Plan:
         seed=head.seed,
         kind=head.kind,
         texts=None if head.texts is None else tuple(head.texts),
+        bodies=None if head.bodies is None else tuple(head.bodies),
         blocks=None if head.blocks is None else _blocks(head.blocks),
         styles=tuple(Prompts.model_validate(style, by_name=False) for style in head.styles),
     )
@@ -307,6 +312,7 @@ def _plan(head: Head, columns: dict[str, Ints], ids: Ids) -> Plan:
         ids=ids if has_ids else None,
         classes=tuple(head.classes),
         users=head.users,
+        law_hash=head.law_hash,
         notes=tuple(head.notes),
     )
 

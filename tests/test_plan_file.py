@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +63,12 @@ def full() -> Plan:
         source=np.array([0, 1, NONE], np.int32),
         ids=("a,\"b'#", None, "c"),
         classes=("chat", "code"),
+        law_hash="ab12",
         notes=("2 rows dropped: déjà vu\u2028",),
         prompts=PromptRecipe(
             seed=7,
             texts=("hello\n# world", [{"role": "user", "content": "é\ud7ff"}], None),
+            bodies=({"temperature": 0.1, "stop": ["#"]}, None, None),
             blocks=Blocks(16, np.array([3, 9], np.int64), np.array([0, 1, 1, 2], np.int64)),
             styles=(Prompts(), Prompts(prefix=SharedPrefix(kind="shared", tokens=9))),
         ),
@@ -87,6 +89,19 @@ def test_a_plan_read_back_is_the_plan_written(ending: str, tmp_path: Path) -> No
         getattr(plan, name).dtype for name in COLUMNS
     ]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_plan_of_everything_leaves_nothing_out() -> None:
+    """The plan above differs from an empty one in every field, so that no field can be forgotten."""
+    ours, plain = full(), plan_of([1, 2, 3])
+    same = [
+        field.name
+        for whole, other in ((ours, plain), (ours.prompts, plain.prompts))
+        for field in fields(whole)
+        if np.array_equal(getattr(whole, field.name), getattr(other, field.name))
+    ]
+    columns = ["index", "prompt_tokens", "output_tokens", "phase", "priority"]
+    assert same == [*columns, "users", "more", "seed", "kind"]
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -183,14 +198,14 @@ def test_the_load_after_the_rows_is_drawn_anew(tmp_path: Path) -> None:
         ("\n1,5,40", "\n1,5,0", "row 2: prompt_tokens must be from 1 to 2147483647"),
         ("\n1,5,40", "\n1,5,4000000000", "row 2: prompt_tokens must be from 1 to 2147483647"),
         ("\n1,5,40", f"\n1,5,{2**64}", "p.csv: "),
-        ("\n1,5,40", "\n1,5,many", "p.csv:15: Expected `int`, got `str`"),
+        ("\n1,5,40", "\n1,5,many", "p.csv:17: Expected `int`, got `str`"),
         ("\n1,5,", "\n0,5,", "row 2: its index is that of an earlier row"),
-        ("\n1,5,", "\n1,5,9,", "p.csv:15: 16 cells, not 15"),
+        ("\n1,5,", "\n1,5,9,", "p.csv:17: 16 cells, not 15"),
         ("2,1,", "2,2,", "row 2: phase must be 0"),
         (",1,4,2,1,", ",7,4,2,1,", "row 3: class_id is no place in classes"),
         (",1,4,2,1,", ",1,4,2,2,", "row 3: after is no row before it"),
         (",21,", ",40,", "row 3: history_tokens must be below prompt_tokens"),
-        (",2,1,\n", ",2,3,\n", "row 2: source is no place in texts or blocks"),
+        (",2,1,\n", ",2,3,\n", "row 2: source is no place in texts, bodies or blocks"),
         (",c\n", ",c d\n", "1 to 128 printable ASCII"),
         ("# digest", "# digits", "not a plan that loadgen wrote"),
         ("# format: 1", "# format: 2", "plan format 2 is not 1"),
