@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.laws import Lengths
-from loadgen.plan import Phase, Plan
+from loadgen.laws import Closed, LengthLaw, Replay
+from loadgen.load import Load
+from loadgen.plan import NONE, Phase, Plan
 from loadgen.scenario import Scenario
 from loadgen.workload import arrivals, lengths
 
 WINDOW_GAPS = 8  # the dispersion of counts is taken in windows of so many mean gaps
 FEWEST_WINDOWS = 10
+PEAK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,49 +36,102 @@ class LengthFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalTheory:
+    """What the law of arrivals says of the same figures; None where no closed form is known."""
+
+    rate_rps: float | None
+    gap_cv: float | None
+    gap_lag1: float | None
+    dispersion: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
     """A plan in figures, over warm-up and measured rows together; None where a figure is not defined.
 
-    span_s: first due to last. rate_rps: (rows - 1) / span. gap_cv: sd over mean of the gaps (1 for Poisson).
-    dispersion: variance over mean of the counts in windows of `dispersion_window_s` (1 for Poisson).
-    gap_lag1: correlation of each gap with the next (0 for independent gaps).
+    Of rows that fall due by themselves (sessions: their first turns): span_s: first due to last. rate_rps:
+    (starts - 1) / span. gap_cv: sd over mean of the gaps (1 for Poisson). dispersion: variance over mean of
+    the counts in windows of `dispersion_window_s` (1 for Poisson). gap_lag1: correlation of each gap with the
+    next (0 for independent gaps). burst_ratio: the most in any second over the mean. `theory`: the law's.
+
+    Of all rows: `classes`: how many of each; `lengths` in tokens. `sessions`, `turns`: how many there are.
+    duration_s: when the measured part ends; a closed loop's, by count, is not known before.
     """
 
     rows: int
     warmup_rows: int
     arrivals: str
+    users: int | None
+    sessions: int
+    turns: int
+    classes: dict[str, int]
+    duration_s: float | None
     span_s: float
     rate_rps: float | None
     gap_cv: float | None
     gap_lag1: float | None
     dispersion: float | None
     dispersion_window_s: float | None
+    burst_ratio: float | None
+    theory: ArrivalTheory | None
     prompt: LengthFacts
     output: LengthFacts
+    notes: tuple[str, ...]
     digest: str
 
 
 def facts(plan: Plan, scenario: Scenario) -> PlanFacts:
     """The figures of `plan`, drawn from `scenario`."""
     load = scenario.load
-    gaps_ns = np.diff(plan.due_ns)
+    due_ns = plan.due_ns[plan.after == NONE]
+    gaps_ns = np.diff(due_ns)
     span_s = float(gaps_ns.sum()) / 1e9
     rate_rps = len(gaps_ns) / span_s if span_s else None
     window_s = WINDOW_GAPS / rate_rps if rate_rps else None
-    drawn = load.arrivals is not None
+    request_rps = rate_rps * len(plan) / len(due_ns) if rate_rps else None
     return PlanFacts(
         rows=len(plan),
         warmup_rows=int(np.count_nonzero(plan.phase == Phase.WARMUP)),
         arrivals=arrivals.describe(load.arrivals) if load.arrivals else "written out",
+        users=plan.users,
+        sessions=len(np.unique(plan.session[plan.session != NONE])),
+        turns=int(np.count_nonzero(plan.session != NONE)),
+        classes=_classes(plan),
+        duration_s=None if plan.users and plan.window.by != "duration" else plan.window.end_ns / 1e9,
         span_s=span_s,
         rate_rps=rate_rps,
         gap_cv=_cv(gaps_ns),
         gap_lag1=_lag1(gaps_ns),
-        dispersion=_dispersion(plan.due_ns, window_s),
+        dispersion=_dispersion(due_ns, window_s),
         dispersion_window_s=window_s,
-        prompt=_lengths(plan.prompt_tokens, load.prompt_tokens if drawn else None, rate_rps),
-        output=_lengths(plan.output_tokens, load.output_tokens if drawn else None, rate_rps),
+        burst_ratio=_burst_ratio(due_ns, rate_rps),
+        theory=_theory(load, window_s),
+        prompt=_lengths(plan.prompt_tokens, load, "prompt_tokens", request_rps),
+        output=_lengths(plan.output_tokens, load, "output_tokens", request_rps),
+        notes=plan.notes,
         digest=plan.digest(),
+    )
+
+
+def _classes(plan: Plan) -> dict[str, int]:
+    counts = np.bincount(plan.class_id, minlength=len(plan.classes)).tolist()
+    return dict(zip(plan.classes, counts, strict=True)) if plan.classes else {}
+
+
+def _theory(load: Load, window_s: float | None) -> ArrivalTheory | None:
+    law = load.arrivals
+    if law is None or isinstance(law, Closed | Replay) or load.rescale or window_s is None:
+        return None
+    found = arrivals.theory(law)
+    return (
+        None
+        if found is None
+        else ArrivalTheory(
+            rate_rps=found.rate_rps,
+            gap_cv=found.gap_cv,
+            gap_lag1=found.lag1,
+            dispersion=found.dispersion(window_s),
+        )
     )
 
 
@@ -102,12 +157,21 @@ def _dispersion(due_ns: NDArray[np.int64], window_s: float | None) -> float | No
     return float(counts.var(ddof=1) / counts.mean()) if len(counts) >= FEWEST_WINDOWS else None
 
 
-def _lengths(tokens: NDArray[np.int32], law: Lengths | None, rate_rps: float | None) -> LengthFacts:
+def _burst_ratio(due_ns: NDArray[np.int64], rate_rps: float | None) -> float | None:
+    """The most rows due within one second, wherever it begins, over the mean of a second."""
+    if rate_rps is None:
+        return None
+    within = np.searchsorted(due_ns, due_ns + round(PEAK_S * 1e9)) - np.arange(len(due_ns))
+    return float(within.max() / (rate_rps * PEAK_S))
+
+
+def _lengths(tokens: NDArray[np.int32], load: Load, name: str, rate_rps: float | None) -> LengthFacts:
     p50, p99 = np.quantile(tokens, (0.5, 0.99), method="inverted_cdf")
     mean = float(tokens.mean())
+    laws = [] if load.arrivals is None else [getattr(one, name) for one in load.mixture.values()]
     return LengthFacts(
-        law=lengths.describe(law) if law else "written out",
-        exact_mean=lengths.exact_mean(law) if law else None,
+        law=_described(load, laws),
+        exact_mean=lengths.exact_mean(laws[0]) if len(laws) == 1 and not load.has_sessions else None,
         mean=mean,
         p50=int(p50),
         p99=int(p99),
@@ -115,3 +179,11 @@ def _lengths(tokens: NDArray[np.int32], law: Lengths | None, rate_rps: float | N
         total=int(tokens.sum(dtype=np.int64)),
         per_s=mean * rate_rps if rate_rps else None,
     )
+
+
+def _described(load: Load, laws: list[LengthLaw]) -> str:
+    if len(laws) == 1:
+        return lengths.describe(laws[0])
+    if not laws:
+        return "written out"
+    return "; ".join(f"{name}: {lengths.describe(law)}" for name, law in zip(load.classes, laws, strict=True))
