@@ -1,0 +1,6 @@
+"""Traces: files of requests that happened, or of prompts, read into columns."""
+
+from loadgen.workload.traces.read import read
+from loadgen.workload.traces.trace import Lengths, Trace, TraceFacts
+
+__all__ = ["Lengths", "Trace", "TraceFacts", "read"]
