@@ -70,7 +70,7 @@ class VllmRange(Strict):
 class SglangRange(Strict):
     """SGLang's --random-range-ratio (0.5.23): from max(1, floor(tokens x ratio)) to tokens.
 
-    Both included, equally likely. At 0, SGLang's default, lengths are 1 to `tokens`, where vLLM's are `tokens`.
+    Both included, equally likely. At 0, its default, lengths go from 1 to `tokens`; vLLM's are all `tokens`.
     """
 
     kind: Literal["sglang_range"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from loadgen.fields import Duration, DurationOrZero, Strict
+
+CENTURY_S = 100 * 31_536_000.0  # instants are 64-bit nanoseconds: 292 years
+FARTHEST = 8.3  # standard deviations that a draw of 52 bits can be from the mean
 
 
 class FixedSpan(Strict):
@@ -39,14 +43,27 @@ class UniformSpan(Strict):
 
 
 class LognormalSpan(Strict):
-    """Log-normal with `median` and `sigma`, truncated truly at `max`."""
+    """Log-normal with `median` and `sigma`, truncated truly at `max`.
+
+    Refused where some would be longer than a century, and where all but 1e-300 would be longer than `max`.
+    """
 
     kind: Literal["lognormal"]
     median_s: Duration = Field(alias="median", description="half of them are longer, before truncation")
-    sigma: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = Field(
+    sigma: Annotated[float, Field(ge=1e-6, le=10, allow_inf_nan=False)] = Field(
         description="standard deviation of the logarithm"
     )
     max_s: Duration | None = Field(default=None, alias="max", description="longer ones do not occur")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.max_s is None and math.log(CENTURY_S / self.median_s) < FARTHEST * self.sigma:
+            raise ValueError("give max: with such a sigma some times would be longer than a century")
+        if self.max_s is not None and math.log(self.max_s / self.median_s) < -37 * self.sigma:
+            raise ValueError(
+                "all of such a law is above max: the probability of shorter ones is below 1e-300"
+            )
+        return self
 
 
 def _bare_time(value: Any) -> Any:

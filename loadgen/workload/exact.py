@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-_LN2_HIGH = float.fromhex("0x1.62e42feep-1")  # 32 bits of ln 2, so that its multiples by an exponent are exact
+_LN2_HIGH = float.fromhex("0x1.62e42feep-1")  # 32 bits of ln 2: its multiples by an exponent are exact
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")  # and the rest
 _TWO_PI = float.fromhex("0x1.921fb54442d18p+2")
 
@@ -53,6 +53,22 @@ def exp(x: ArrayLike) -> Floats:
     with np.errstate(over="ignore", under="ignore"):
         result: Floats = np.ldexp(_horner(rest, _EXP_SERIES), twos.astype(np.int32))
     return result
+
+
+def log1p(x: ArrayLike) -> Floats:
+    """log(1 + x) with no digits lost near 0; -1 < x."""
+    y = np.asarray(x, np.float64)
+    near = 1 + y  # what rounding does to it is in both of log(near) and near - 1, and cancels (Kahan)
+    none = near == 1
+    return y * np.where(none, 1, log(near) / np.where(none, 1, near - 1))
+
+
+def expm1(x: ArrayLike) -> Floats:
+    """e^x - 1 with no digits lost near 0; x up to 709."""
+    y = np.maximum(np.asarray(x, np.float64), -700)
+    near = exp(y)
+    none = near == 1
+    return y * np.where(none, 1, (near - 1) / np.where(none, 1, log(near)))
 
 
 def power(x: ArrayLike, exponent: float) -> Floats:
