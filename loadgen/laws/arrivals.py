@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from loadgen.fields import Count, Duration, DurationOrZero, JsonObject, Rate, RateOrZero, Strict, Symbol
 from loadgen.laws.spans import NO_TIME, Spans
@@ -250,6 +251,16 @@ class Replay(Strict):
         return self
 
 
+def _scenarios_own(value: Any, info: ValidationInfo) -> Any:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("must be the path of a folder")
+    own = (info.context or {}).get("folder")
+    return value if own is None else str(Path(own, value or "."))
+
+
+Folder = Annotated[str | None, BeforeValidator(_scenarios_own)]
+
+
 class Custom(Strict):
     """A law of your own: a Python function `module:function`, found beside the scenario or installed.
 
@@ -260,6 +271,9 @@ class Custom(Strict):
     kind: Literal["custom"]
     law: Symbol = Field(description="module:function")
     args: JsonObject = Field(default={}, description="given to the function by name")
+    folder: Folder = Field(
+        default=None, validate_default=True, description="where the module is: the scenario's own folder"
+    )
 
 
 # --- combinations -------------------------------------------------------------------------------------------

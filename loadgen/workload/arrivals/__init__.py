@@ -1,0 +1,109 @@
+"""When requests fall due: every law as a stream of whole nanoseconds, and what theory says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.laws import (
+    Arrivals,
+    Batches,
+    Burst,
+    Constant,
+    Custom,
+    Gamma,
+    Mmpp,
+    OnOff,
+    Poisson,
+    Stages,
+    Weibull,
+)
+from loadgen.laws.arrivals import Closed, Replay
+from loadgen.scenario import ScenarioError
+from loadgen.workload.arrivals.batches import BatchStream, fixed, geometric
+from loadgen.workload.arrivals.custom import CustomStream, source_hash
+from loadgen.workload.arrivals.expected import describe, expected, has_end, mean_rps
+from loadgen.workload.arrivals.renewal import exponentials, unit_gammas, unit_weibulls
+from loadgen.workload.arrivals.replay import ReplayStream
+from loadgen.workload.arrivals.stages import StagesStream
+from loadgen.workload.arrivals.stream import MAX_ROWS, Gaps, Instants, Steady, Stream, refuse_many
+from loadgen.workload.arrivals.switching import Path
+from loadgen.workload.arrivals.varying import Rescaled, rate_of
+
+__all__ = [
+    "MAX_ROWS",
+    "Stream",
+    "describe",
+    "expected",
+    "has_end",
+    "mean_rps",
+    "refuse_many",
+    "source_hash",
+    "stream",
+]
+
+
+def stream(
+    law: Arrivals, seed: int, *, trace_due_ns: Instants | None = None, purpose: str = "arrivals"
+) -> Stream:
+    """The due instants of `law`, whatever it is; a closed loop has none, and is a ValueError.
+
+    `trace_due_ns`: the trace's own instants, sorted, for a replay. Random numbers come from `purpose` and
+    purposes below it (`arrivals/normal/0`). Raises ScenarioError where the trace or a law of the user's own
+    cannot be used.
+    """
+    match law:
+        case Constant(rate_rps=rate):
+            return Steady(1.0, rate)
+        case Poisson() | Gamma() | Weibull():
+            return Gaps(_unit_gaps(law, seed, purpose), law.rate_rps)
+        case Burst(size=size, every_s=every_s):
+            return (
+                BatchStream(Steady(every_s), partial(fixed, size), size) if size and every_s else Steady(0.0)
+            )
+        case Batches():
+            return _batches(law, seed, purpose)
+        case Mmpp() | OnOff(dwell="exponential"):
+            return Rescaled(Path(law, seed, purpose), seed, purpose)
+        case Replay():
+            if trace_due_ns is None:
+                raise ScenarioError("load.trace: kind: trace replays its instants, and it has none")
+            return ReplayStream(law, seed, purpose, trace_due_ns)
+        case Custom():
+            return CustomStream(law, seed, purpose)
+        case Stages():
+            return StagesStream(law, partial(_stage_stream, seed), purpose)
+        case Closed():
+            raise ValueError("a closed loop has no due instants")
+        case _:
+            return Rescaled(rate_of(law), seed, purpose)
+
+
+def _unit_gaps(
+    law: Poisson | Gamma | Weibull, seed: int, purpose: str
+) -> Callable[[int, int], NDArray[np.float64]]:
+    match law:
+        case Poisson():
+            return partial(exponentials, seed, purpose)
+        case Gamma():
+            return partial(unit_gammas, law.shape, seed, purpose)
+        case Weibull():
+            return partial(unit_weibulls, law.shape, seed, purpose)
+
+
+def _batches(law: Batches, seed: int, purpose: str) -> Stream:
+    instants = (
+        Gaps(partial(exponentials, seed, purpose), law.batch_rate)
+        if law.batch_rate
+        else Steady(law.every_s or 0.0)
+    )
+    if law.sizes == "fixed":
+        return BatchStream(instants, partial(fixed, law.size), law.size)
+    return BatchStream(instants, partial(geometric, law.size, seed, f"{purpose}/sizes"), law.size)
+
+
+def _stage_stream(seed: int, law: Arrivals, purpose: str) -> Stream:
+    return stream(law, seed, purpose=purpose)

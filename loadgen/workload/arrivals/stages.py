@@ -1,0 +1,71 @@
+"""Laws one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from loadgen.laws import Stage, StageLaw, Stages
+from loadgen.scenario import ScenarioError
+from loadgen.workload.arrivals.stream import Instants, Stream, refuse_far
+
+_ROWS_A_TIME = 1024  # of a stage by duration more are drawn than it has
+_EMPTY_ROUNDS = 100_000
+
+
+class StagesStream(Stream):
+    """Each stage has a stream of its own, `open_stream(law, purpose)`, whose time counts from its start."""
+
+    def __init__(self, law: Stages, open_stream: Callable[[StageLaw, str], Stream], purpose: str) -> None:
+        self._law, self._open, self._purpose = law, open_stream, purpose
+        self._begun = self._start_ns = self._last_ns = self._empty = 0
+        self._begin(0)
+
+    def take(self, n: int) -> Instants:
+        blocks, found = [np.empty(0, np.int64)], 0
+        while found < n and not self._has_ended:
+            blocks.append(self._more(n - found))
+            found += len(blocks[-1])
+        return np.concatenate(blocks)
+
+    @property
+    def _stage(self) -> Stage:
+        return self._law.stages[self._begun % len(self._law.stages)]
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._begun >= len(self._law.stages) and not self._law.repeat
+
+    def _begin(self, start_ns: int) -> None:
+        refuse_far(start_ns)
+        self._start_ns, self._taken = start_ns, 0
+        self._stream = self._open(self._stage.arrivals, f"{self._purpose}/{self._begun}")
+
+    def _more(self, n: int) -> Instants:
+        """Up to `n` rows of this stage; when it is over, the next begins."""
+        by_count = self._stage.num_requests
+        wanted = min(n, _ROWS_A_TIME if by_count is None else by_count - self._taken)
+        due_ns = self._stream.take(wanted)
+        is_over = len(due_ns) < wanted
+        if self._stage.duration_s is not None:
+            end_ns = round(self._stage.duration_s * 1e9)
+            is_over |= bool(len(due_ns)) and int(due_ns[-1]) >= end_ns
+            due_ns, next_ns = due_ns[: np.searchsorted(due_ns, end_ns)], self._start_ns + end_ns
+        self._taken += len(due_ns)
+        due_ns = due_ns + self._start_ns
+        self._last_ns = int(due_ns[-1]) if len(due_ns) else self._last_ns
+        if self._stage.duration_s is None:
+            is_over |= self._taken == by_count
+            next_ns = self._last_ns
+        if is_over:
+            self._go_on(next_ns)
+        return due_ns
+
+    def _go_on(self, start_ns: int) -> None:
+        self._empty = 0 if self._taken else self._empty + 1
+        if self._empty > _EMPTY_ROUNDS * len(self._law.stages):
+            raise ScenarioError("load.arrivals.stages: no request falls due in them: make them longer")
+        self._begun += 1
+        if not self._has_ended:
+            self._begin(start_ns)
