@@ -6,15 +6,17 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+from loadgen.agenda import Agenda
 from loadgen.client.ahead import Ahead
 from loadgen.client.control import Counters, Stop
+from loadgen.client.conversation import Conversations
 from loadgen.client.health import Probe
 from loadgen.client.pace import Pace
 from loadgen.client.pool import Pool
-from loadgen.client.request import Form
+from loadgen.client.request import CHAT, forms
 from loadgen.client.secrets import Secrets
 from loadgen.client.send import Sender
-from loadgen.plan import Plan
+from loadgen.plan import Plan, Prompt, Row
 from loadgen.records import RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import Scenario, Target
@@ -33,7 +35,7 @@ async def run(
     model: str | None,
     api_key: str | None,
     run_id: str,
-    prompt: Callable[[int, int], str],
+    prompt: Callable[[Row], Prompt],
     on_start: Callable[[int], None],
     on_record: Callable[[RequestRecord], None],
     counters: Counters,
@@ -43,25 +45,28 @@ async def run(
 ) -> Health:
     """Send the plan's rows when they fall due and follow each answer; returns when every record is delivered.
 
-    prompt: (row index, asked tokens) -> text. on_start: told the clock's origin (`perf_counter_ns`) once,
-    before the first row. on_record: called once for every row that fell due, as it ends; if it raises, the
-    run ends, what is in flight is recorded as aborted, and the exception comes out here.
+    prompt: a row's own part of its prompt; what was said before in its session is put before it. on_start:
+    told the clock's origin (`perf_counter_ns`) once, before the first row. on_record: called once for every
+    row that fell due, as it ends; if it raises, the run ends, what is in flight is recorded as aborted, and
+    the exception comes out here.
 
     While rows of the plan itself are in flight, tail rows keep falling due. When the last has ended, the tail
     in flight is cut and recorded as aborted; tail rows not yet due leave no record.
 
     now_ns, timer: the clock and how to wait for an instant of it, for event loops that keep their own time.
 
-    Raises ScenarioError for headers, a key or a certificate that cannot be used.
+    Raises ScenarioError for headers, a key or a certificate that cannot be used, for a class that the load
+    does not have, and for a prompt that the endpoint cannot take.
     """
     health = Health()
 
     def count_tokens(tokens: int) -> None:
         counters.tokens += tokens
 
-    form = Form(target, scenario.load, model=model, api_key=api_key, run_id=run_id)
-    asks = Ahead(plan, form, prompt, tail=scenario.load.tail)
-    while asks.fill_one(0):
+    load, agenda = scenario.load, Agenda(plan, tail=scenario.load.tail)
+    by_class = forms(plan.classes, target, load, model=model, api_key=api_key, run_id=run_id)
+    asks = Ahead(agenda, by_class, prompt, Conversations(is_chat=target.endpoint == CHAT))
+    while asks.fill_one():
         pass
     pool = Pool(target, health, on_tokens=count_tokens, on_bug=lambda bug: pace.crash(bug), now_ns=now_ns)
     async with pool:
@@ -72,11 +77,11 @@ async def run(
                 pool,
                 scenario.timeouts,
                 origin_ns=origin_ns,
-                model=model,
-                secrets=Secrets.of(target, api_key),
+                secrets=Secrets.of(target, api_key, *(one.extra_body for one in load.mixture.values())),
                 now_ns=now_ns,
             )
             pace = Pace(
+                agenda,
                 asks,
                 sender,
                 scenario,

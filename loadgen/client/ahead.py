@@ -1,71 +1,72 @@
-"""Requests written before they are due: no prompt is made at the instant it is to be sent."""
+"""Requests written before they are due: no prompt is made at the instant it is to be sent, if it can help."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
+from loadgen.agenda import Agenda
+from loadgen.client.conversation import Conversations
 from loadgen.client.request import Ask, Form
-from loadgen.plan import Phase, Plan
+from loadgen.plan import Prompt, Row
 
 AHEAD_NS = 2_000_000_000
 AHEAD_BYTES = 64 * 2**20
-ROWS_A_TIME = 4096
-
-Row = tuple[int, int, int, int, int, int, str | None]
 
 
 class Ahead:
-    """The rows of a plan, and then of its tail if wanted, in due order as Asks. Iterating takes them out.
+    """Takes the rows of an agenda out, as Asks. `forms`: by class. `prompt`: a row's own part of its prompt.
 
-    Call `fill_one` when there is time: it writes ahead what is due within two seconds after the row in hand.
+    Call `fill_one` when there is time: it writes ahead what is known to be due, or is planned within two
+    seconds after the head. A turn is written when the answer before it has come.
     """
 
-    def __init__(self, plan: Plan, form: Form, prompt: Callable[[int, int], str], *, tail: bool) -> None:
-        self._rows = rows(plan, tail=tail)
-        self._next = next(self._rows, None)
-        self._form = form
+    def __init__(
+        self,
+        agenda: Agenda,
+        forms: Sequence[Form],
+        prompt: Callable[[Row], Prompt],
+        conversations: Conversations,
+    ) -> None:
+        self._agenda = agenda
+        self._forms = forms
         self._prompt = prompt
-        self._written: deque[Ask] = deque()
+        self._conversations = conversations
+        self._written: dict[int, Ask] = {}  # by the row's index
         self._bytes = 0
 
-    def __iter__(self) -> Iterator[Ask]:
-        while self._written or self._next:
-            if not self._written:
-                self._write()
-            ask = self._written.popleft()
-            self._bytes -= len(ask.request)
-            yield ask
+    def take(self) -> Ask:
+        """The head of the agenda, which is taken."""
+        row = self._agenda.take()
+        ask = self._written.pop(row.index, None)
+        if ask is None:
+            return self._write(row)
+        self._bytes -= len(ask.request)
+        return ask
 
-    def fill_one(self, due_ns: int) -> bool:
-        """Write one more request; False when enough are written. `due_ns`: of the row in hand."""
-        if self._next is None or self._next[1] > due_ns + AHEAD_NS or self._bytes > AHEAD_BYTES:
+    def fill_one(self) -> bool:
+        """Write one more request; False when enough are written."""
+        if self._bytes > AHEAD_BYTES:
             return False
-        self._write()
+        head = self._agenda.head
+        row = self._agenda.read_ahead((head.due_ns if head else 0) + AHEAD_NS)
+        if row is None:
+            return False
+        ask = self._written[row.index] = self._write(row)
+        self._bytes += len(ask.request)
         return True
 
     def is_due(self, at_ns: int) -> bool:
         """Whether the next row is written, and due by `at_ns`."""
-        return bool(self._written) and self._written[0].due_ns <= at_ns
+        head = self._agenda.head
+        return head is not None and head.due_ns <= at_ns and head.index in self._written
 
-    def _write(self) -> None:
-        assert self._next is not None
-        index, due_ns, prompt_tokens, output_tokens, phase, priority, own_id = self._next
-        request_id = self._form.request_id(index, own_id)
-        request = self._form.write(request_id, self._prompt(index, prompt_tokens), output_tokens, priority)
-        self._written.append(
-            Ask(index, request_id, Phase(phase), due_ns, prompt_tokens, output_tokens, request)
-        )
-        self._bytes += len(request)
-        self._next = next(self._rows, None)
+    def heard(self, ask: Ask, answer: str) -> None:
+        """The answer has come, in these words; the next turn may be written."""
+        if ask.said is not None:
+            self._conversations.heard(ask.row, ask.said, answer)
 
-
-def rows(plan: Plan, *, tail: bool) -> Iterator[Row]:
-    """(index, due_ns, prompt_tokens, output_tokens, phase, priority, own id) of each row, lazily."""
-    columns = (plan.index, plan.due_ns, plan.prompt_tokens, plan.output_tokens, plan.phase, plan.priority)
-    for start in range(0, len(plan), ROWS_A_TIME):
-        part = slice(start, start + ROWS_A_TIME)
-        ids = (None,) * len(plan.index[part]) if plan.ids is None else plan.ids[part]
-        yield from zip(*(column[part].tolist() for column in columns), ids, strict=True)
-    for block in plan.tail() if tail else ():
-        yield from rows(block, tail=False)
+    def _write(self, row: Row) -> Ask:
+        form = self._forms[row.class_id]
+        prompt = self._conversations.prompt(row, self._prompt(row))
+        said = prompt if self._agenda.goes_on(row) else None
+        return Ask(row, form, form.request_id(row), form.write(row, prompt), said)

@@ -31,7 +31,14 @@ class Answer:
         "misfit", "outcome", "retry_after_s", "sent_ns", "settled", "status", "stream",
     )  # fmt: skip
 
-    def __init__(self, origin_ns: int, settled: Callable[[], None], secrets: Secrets = NO_SECRETS) -> None:
+    def __init__(
+        self,
+        origin_ns: int,
+        settled: Callable[[], None],
+        secrets: Secrets = NO_SECRETS,
+        *,
+        keeps_text: bool = False,
+    ) -> None:
         self._origin_ns = origin_ns
         self._secrets = secrets
         self.settled = settled
@@ -43,7 +50,7 @@ class Answer:
         self.misfit: str | None = None  # why a 200 is not the stream we asked for
         self.retry_after_s: float | None = None
         self.headers_us: int | None = None
-        self.stream = Stream()
+        self.stream = Stream(keeps_text=keeps_text)
         self.outcome: Outcome | None = None
         self.error: str | None = None
         self.ended_us: int | None = None
@@ -114,6 +121,11 @@ class Answer:
             self._settle(*self._by_status(), at_ns)
         else:
             self._settle(outcome, error, at_ns)
+
+    @property
+    def text(self) -> str:
+        """What was answered, where it was to be kept."""
+        return "".join(self.stream.texts or ())
 
     @property
     def finish_reason(self) -> str | None:

@@ -17,7 +17,9 @@ class Counters:
 
     `lag_s`: the worst send lag of about the last second. `tokens`: token events so far. `done`: rows of
     the plan itself that ended after they were sent. `failed`: done, and neither ok nor rejected nor aborted.
-    `tail`: rows of the tail among those sent; how they end is counted nowhere.
+    `tail`: rows of the tail among those sent; how they end is counted nowhere. `unsent`: rows that ended
+    before they were sent, by `max_in_flight` or by the user's patience. `dropped`: turns of sessions that
+    never fall due.
     """
 
     due: int = 0
@@ -31,18 +33,19 @@ class Counters:
     failed: int = 0
     aborted: int = 0
     unsent: int = 0
+    dropped: int = 0
     lag_s: float = 0.0
     tokens: int = 0
 
-    def started(self, phase: Phase) -> None:
+    def started(self, phase: int) -> None:
         self.sent += 1
-        self.tail += phase is Phase.TAIL
+        self.tail += phase == Phase.TAIL
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
 
-    def ended(self, phase: Phase, outcome: Outcome) -> None:
+    def ended(self, phase: int, outcome: Outcome) -> None:
         self.in_flight -= 1
-        if phase is Phase.TAIL:
+        if phase == Phase.TAIL:
             return
         self.done += 1
         name = outcome.value if outcome in (Outcome.OK, Outcome.REJECTED, Outcome.ABORTED) else "failed"

@@ -33,6 +33,7 @@ class Delta(msgspec.Struct):
 class Choice(msgspec.Struct):
     """`delta` in chat completions, `text` in completions. An empty finish reason means "not finished"."""
 
+    index: Any = None
     delta: Delta | None = None
     text: Any = None
     finish_reason: str | None = None
@@ -104,6 +105,12 @@ def channel(choice: Choice) -> Channel | None:
         if call.function and (call.function.name or call.function.arguments):
             return Channel.HIDDEN
     return None
+
+
+def text(choice: Choice) -> str:
+    """What `choice` adds to the text of the first answer: nothing, if it is another of several."""
+    said = choice.text if choice.delta is None else choice.delta.content
+    return said if isinstance(said, str) and not choice.index else ""
 
 
 def error_in(chunk: Chunk, data: bytes) -> tuple[int | None, str] | None:

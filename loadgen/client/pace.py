@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 
+from loadgen.agenda import Agenda
 from loadgen.client.ahead import Ahead
 from loadgen.client.control import Counters, Stop
 from loadgen.client.request import Ask
-from loadgen.client.send import Call, Sender
+from loadgen.client.send import TICK_S, Call, Sender
 from loadgen.plan import Phase
 from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Scenario
@@ -20,7 +21,7 @@ ROWS_AT_ONCE = 32  # of a burst: opening so many connections takes about a milli
 
 
 class Pace:
-    """Starts each request at its due instant and delivers its record when it ends.
+    """Starts each request at its due instant, delivers its record when it ends, and tells the agenda.
 
     When every row of the plan itself has ended, the tail in flight is cut: aborted. A fault of our own
     (`crash`, or a record that cannot be delivered) ends the run as `Stop.now` does, and is raised when all is
@@ -29,6 +30,7 @@ class Pace:
 
     def __init__(
         self,
+        agenda: Agenda,
         asks: Ahead,
         sender: Sender,
         scenario: Scenario,
@@ -38,6 +40,7 @@ class Pace:
         stop: Stop,
         timer: Timer,
     ) -> None:
+        self._agenda = agenda
         self._asks = asks
         self._sender = sender
         self._max_in_flight = scenario.load.max_in_flight
@@ -51,7 +54,8 @@ class Pace:
         self._now_ns = sender.now_ns
         self._planned = 0  # rows of the plan itself that fell due and have not ended
         self._in_flight: dict[Call, asyncio.Task[None]] = {}
-        self._waiting: deque[Call] = deque()  # for a slot of max_concurrency
+        # For a slot of max_concurrency, in order; each with what ends its user's patience.
+        self._waiting: OrderedDict[Call, asyncio.TimerHandle | None] = OrderedDict()
         self._trouble: BaseException | None = None
         self._lag_from_ns = 0
 
@@ -59,10 +63,10 @@ class Pace:
         """Send every row, wait for all but the tail's to end, and leave nothing in flight."""
         self._stop.wakes(self._timer)
         try:
-            for count, ask in enumerate(self._asks, 1):
-                if not await self._falls_due(ask):
-                    break
-                self._due(ask)
+            count = 0
+            while await self._falls_due():
+                self._due(self._asks.take())
+                count += 1
                 if count % ROWS_AT_ONCE == 0 or not self._asks.is_due(self._now_ns() - self._origin_ns):
                     await asyncio.sleep(0)  # what is due goes out, and answers are read, before more is done
             await self._land()
@@ -78,14 +82,14 @@ class Pace:
 
     # --- rows falling due -----------------------------------------------------------------------------------
 
-    async def _falls_due(self, ask: Ask) -> bool:
-        """Wait for the row's instant; False when no more rows are to fall due."""
-        due_ns = self._origin_ns + ask.due_ns
-        while not (self._stop.asked or self._trouble or (ask.phase is Phase.TAIL and not self._planned)):
-            now_ns = self._now_ns()
-            if now_ns >= due_ns:
+    async def _falls_due(self) -> bool:
+        """Wait for the next row's instant; False when no more rows are to fall due."""
+        while not (self._stop.asked or self._trouble or self._agenda.is_done):
+            head, now_ns = self._agenda.head, self._now_ns()
+            due_ns = None if head is None else self._origin_ns + head.due_ns
+            if due_ns is not None and now_ns >= due_ns:
                 return True
-            if due_ns - now_ns > IDLE_NS and self._asks.fill_one(ask.due_ns):
+            if (due_ns is None or due_ns - now_ns > IDLE_NS) and self._asks.fill_one():
                 await asyncio.sleep(0)
             else:
                 await self._timer.until(due_ns)
@@ -93,18 +97,23 @@ class Pace:
 
     def _due(self, ask: Ask) -> None:
         self._counters.due += 1
-        self._note_lag(self._now_ns() - self._origin_ns - ask.due_ns)
+        self._note_lag(self._now_ns() - self._origin_ns - ask.row.due_ns)
         call = Call(self._sender, ask)
+        self._planned += ask.row.phase != Phase.TAIL
         if self._max_in_flight is not None and len(self._in_flight) >= self._max_in_flight:
-            self._counters.unsent += 1
-            call.cut(Outcome.UNSENT, f"{self._max_in_flight} requests were in flight (max_in_flight)")
-            self._deliver(call.record())
-            return
-        self._planned += ask.phase is not Phase.TAIL
-        if self._max_concurrency is not None and len(self._in_flight) >= self._max_concurrency:
-            self._waiting.append(call)
+            why = f"{self._max_in_flight} requests were in flight (max_in_flight)"
+            self._never_starts(call, Outcome.UNSENT, why)
+        elif self._max_concurrency is not None and len(self._in_flight) >= self._max_concurrency:
+            self._waits(call)
         else:
             self._start(call)
+
+    def _never_starts(self, call: Call, outcome: Outcome, why: str) -> None:
+        call.cut(outcome, why)
+        self._counters.unsent += outcome is not Outcome.ABORTED
+        self._counters.aborted += outcome is Outcome.ABORTED and call.ask.row.phase != Phase.TAIL
+        self._deliver(call.record())
+        self._row_ended(call)
 
     def _note_lag(self, lag_ns: int) -> None:
         now_ns = self._now_ns()
@@ -112,10 +121,36 @@ class Pace:
             self._counters.lag_s = lag_ns / 1e9
             self._lag_from_ns = now_ns
 
+    # --- rows that wait for a slot --------------------------------------------------------------------------
+
+    def _waits(self, call: Call) -> None:
+        timer = None
+        if call.hangs_up_ns is not None:
+            left_s = (call.hangs_up_ns - self._now_ns()) / 1e9 + TICK_S
+            timer = asyncio.get_running_loop().call_later(left_s, self._hangs_up, call)
+        self._waiting[call] = timer
+
+    def _hangs_up(self, call: Call) -> None:
+        del self._waiting[call]
+        self._never_starts(call, Outcome.ABANDONED, "the user hung up before a slot was free (patience)")
+
+    def _no_longer_waits(self) -> Call:
+        """The one that has waited longest."""
+        call, timer = self._waiting.popitem(last=False)
+        if timer is not None:
+            timer.cancel()
+        return call
+
+    def _slot_is_free(self) -> None:
+        if self._waiting and not self._stop.asked:
+            call = self._no_longer_waits()
+            call.slot_ns = self._now_ns()
+            self._start(call)
+
     # --- requests in flight ---------------------------------------------------------------------------------
 
     def _start(self, call: Call) -> None:
-        self._counters.started(call.ask.phase)
+        self._counters.started(call.ask.row.phase)
         self._in_flight[call] = asyncio.get_running_loop().create_task(self._follow(call))
 
     async def _follow(self, call: Call) -> None:
@@ -128,8 +163,9 @@ class Pace:
             self.crash(bug)
         finally:
             del self._in_flight[call]
-            self._counters.ended(call.ask.phase, outcome)
+            self._counters.ended(call.ask.row.phase, outcome)
             self._row_ended(call)
+            self._slot_is_free()
 
     async def _record_of(self, call: Call) -> RequestRecord:
         try:
@@ -140,13 +176,17 @@ class Pace:
             return call.record()
 
     def _row_ended(self, call: Call) -> None:
-        self._planned -= call.ask.phase is not Phase.TAIL
-        if not self._planned:
+        """The row's record is delivered: what else does that set going?"""
+        row, answer, head = call.ask.row, call.answer, self._agenda.head
+        well = answer.outcome is Outcome.OK
+        if well:
+            self._asks.heard(call.ask, answer.text)
+        ended_us = answer.us(self._now_ns()) if answer.ended_us is None else answer.ended_us
+        self._agenda.ended(row, ended_us * 1000, well=well)
+        self._counters.dropped = self._agenda.dropped
+        self._planned -= row.phase != Phase.TAIL
+        if not self._planned or self._agenda.head is not head:
             self._timer.ring()
-        if self._waiting and not self._stop.asked:
-            call = self._waiting.popleft()
-            call.slot_ns = self._now_ns()
-            self._start(call)
 
     def _deliver(self, record: RequestRecord) -> None:
         try:
@@ -161,19 +201,21 @@ class Pace:
         give_up_ns: int | None = None
         while self._planned and not (self._stop.cutting or self._trouble):
             if self._stop.asked:
-                self._abort_waiting()
+                self._send_no_more()
                 give_up_ns = give_up_ns or self._now_ns() + self._drain_ns
                 if not self._planned or self._now_ns() >= give_up_ns:
                     return
             await self._timer.until(give_up_ns)
 
+    def _send_no_more(self) -> None:
+        self._abort_waiting()
+        for call in self._in_flight:
+            call.no_more()
+
     def _abort_waiting(self) -> None:
         while self._waiting:
-            call = self._waiting.popleft()
-            call.cut(Outcome.ABORTED, "the run ended before a slot was free")
-            self._counters.aborted += call.ask.phase is not Phase.TAIL
-            self._deliver(call.record())
-            self._planned -= call.ask.phase is not Phase.TAIL
+            call = self._no_longer_waits()
+            self._never_starts(call, Outcome.ABORTED, "the run ended before a slot was free")
 
     async def _cut_all(self) -> None:
         self._abort_waiting()

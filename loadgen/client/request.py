@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -11,33 +12,47 @@ import msgspec
 
 from loadgen import __version__
 from loadgen.client.address import endpoint_url
+from loadgen.fields import JsonObject
 from loadgen.load import Load
-from loadgen.plan import Phase
+from loadgen.plan import Prompt, Row
 from loadgen.scenario import ScenarioError, Target
 
+CHAT = "/v1/chat/completions"
 OURS = {"connection", "expect", "upgrade", "x-request-id"}  # and the framing, which Target refuses itself
 
 
 @dataclass(slots=True, frozen=True)
 class Ask:
-    """One row that will fall due, with its request as it goes over the wire."""
+    """One row that will fall due, with its request as it goes over the wire.
 
-    index: int
+    `said`: its whole prompt, kept only where another turn follows.
+    """
+
+    row: Row
+    form: Form
     id: str
-    phase: Phase
-    due_ns: int
-    prompt_tokens: int
-    output_tokens: int
     request: bytes
+    said: Prompt | None = None
 
 
 def body(
-    target: Target, model: str | None, prompt: str, output_tokens: int, *, ignore_eos: bool, priority: int = 0
+    target: Target,
+    model: str | None,
+    prompt: Prompt,
+    output_tokens: int,
+    *,
+    ignore_eos: bool,
+    priority: int = 0,
+    deadline_ms: int | None = None,
+    extra: JsonObject | None = None,
 ) -> dict[str, Any]:
-    """What the target's endpoint is asked. `extra_body` wins over ours; a null in it removes a key."""
-    is_chat = target.endpoint == "/v1/chat/completions"
+    """What the target's endpoint is asked. `extra` wins over the target's `extra_body`, and that over ours; a
+    null in them removes a key. A chat takes a text as the one message of a user.
+    """
+    is_chat = target.endpoint == CHAT
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     ours = {
-        "messages": [{"role": "user", "content": prompt}] if is_chat else None,
+        "messages": messages if is_chat else None,
         "prompt": None if is_chat else prompt,
         "model": model,
         "stream": True,
@@ -45,38 +60,72 @@ def body(
         "ignore_eos": ignore_eos or None,
         "max_tokens": output_tokens,
         "priority": priority or None,
+        "deadline_ms": deadline_ms,
     }
-    return {key: value for key, value in (ours | target.extra_body).items() if value is not None}
+    said = ours | target.extra_body | (extra or {})
+    return {key: value for key, value in said.items() if value is not None}
 
 
 class Form:
-    """Writes requests of one shape: everything that does not change from row to row is made once.
+    """Writes the requests of one class: everything that does not change from row to row is made once.
 
-    Raises ScenarioError for a key or a run id that would break out of its line, and for headers of ours.
+    `name`: of the class, None where there is but one kind of request. `model`, `retry` and `patience_s` are
+    as it says. Raises ScenarioError for a key or a run id that would break out of its line, and for headers
+    of ours.
     """
 
     def __init__(
-        self, target: Target, load: Load, *, model: str | None, api_key: str | None, run_id: str
+        self, target: Target, load: Load, name: str, *, model: str | None, api_key: str | None, run_id: str
     ) -> None:
+        manners = load.mixture[name]
+        self.name = name or None
+        self.model = manners.model or model
+        self.retry = manners.retry
+        self.patience_s = manners.patience_s
         self._target = target
-        self._model = model
+        self._extra = manners.extra_body
+        self._deadline_ms = None if manners.deadline_s is None else round(manners.deadline_s * 1000)
         self._ignore_eos = load.ignore_eos
         self._head = _head(target, api_key)
         self._run_id = run_id
 
-    def request_id(self, index: int, own_id: str | None) -> str:
-        return f"{self._run_id}-{index if own_id is None else own_id}"
+    def request_id(self, row: Row) -> str:
+        return f"{self._run_id}-{row.index if row.id is None else row.id}"
 
-    def write(self, request_id: str, prompt: str, output_tokens: int, priority: int) -> bytes:
+    def write(self, row: Row, prompt: Prompt) -> bytes:
+        """The request of `row`. `prompt`: all of it, as the endpoint takes it."""
         encoded = msgspec.json.encode(
             body(
-                *(self._target, self._model, prompt, output_tokens),
+                *(self._target, self.model, prompt, row.output_tokens),
                 ignore_eos=self._ignore_eos,
-                priority=priority,
+                priority=row.priority,
+                deadline_ms=self._deadline_ms,
+                extra=self._extra,
             )
         )
-        line = _header("X-Request-ID", request_id)
+        line = _header("X-Request-ID", self.request_id(row))
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, line, len(encoded), encoded)
+
+
+def forms(
+    classes: Sequence[str],
+    target: Target,
+    load: Load,
+    *,
+    model: str | None,
+    api_key: str | None,
+    run_id: str,
+) -> list[Form]:
+    """One for each of a plan's `classes`, or for the one kind of request there is.
+
+    Raises ScenarioError as Form does, and for a class that `load` does not have.
+    """
+    known = load.mixture
+    if missing := [name for name in classes if name not in known]:
+        raise ScenarioError(f"load.classes: {missing[0]!r} is missing, the plan has requests of that class")
+    return [
+        Form(target, load, name, model=model, api_key=api_key, run_id=run_id) for name in classes or known
+    ]
 
 
 def _head(target: Target, api_key: str | None) -> bytes:

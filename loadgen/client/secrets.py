@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
+from loadgen.fields import JsonObject
 from loadgen.scenario import Target, is_secret
 
 SHORTEST = 4  # to mask "a" or "on" wherever it stands would garble every text
@@ -25,14 +26,14 @@ class Secrets:
         self._reach = (BACKSLASHES + 8) * max(map(len, known), default=0)  # no spelling is longer
 
     @classmethod
-    def of(cls, target: Target, api_key: str | None) -> Secrets:
+    def of(cls, target: Target, api_key: str | None, *bodies: JsonObject) -> Secrets:
         """The key; every header's value, what follows its first word, and each of its longer words; and in
-        `extra_body` every text under a name that sounds like a secret's."""
+        `extra_body`, and other `bodies`, every text under a name that sounds like a secret's."""
         values = target.headers.values()
         rests = (value.partition(" ")[2] for value in values)
         words = (word for value in values for word in re.split(r"[\s,;=]+", value))
         long_words = (word for word in words if len(word) >= SHORTEST_WORD)
-        named = _texts(target.extra_body, secret=False)
+        named = (text for body in (target.extra_body, *bodies) for text in _texts(body, secret=False))
         return cls(text.strip() for text in (api_key or "", *values, *rests, *long_words, *named))
 
     def masked(self, text: str) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from loadgen.client import retry
 from loadgen.client.answer import Answer
 from loadgen.client.connection import Connection
 from loadgen.client.pool import Pool
 from loadgen.client.request import Ask
 from loadgen.client.secrets import Secrets
-from loadgen.plan import Phase
-from loadgen.records import Outcome, PhaseName, RequestRecord
+from loadgen.plan import NONE, Phase
+from loadgen.records import Outcome, PhaseName, RequestRecord, Try
 from loadgen.scenario import Timeouts
 from loadgen.units import show_duration
 
-PHASES: dict[Phase, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
+PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
+TICK_S = 0.001  # loops round the time of a timer to this, up or down
 
 
 _Limit = tuple[int, Outcome, str, float]  # when, what it means, in words with a place for the length
@@ -30,75 +32,119 @@ class Sender:
         timeouts: Timeouts,
         *,
         origin_ns: int,
-        model: str | None,
         secrets: Secrets,
         now_ns: Callable[[], int],
     ) -> None:
         self.pool = pool
         self.timeouts = timeouts
         self.origin_ns = origin_ns
-        self.model = model
         self.now_ns = now_ns
         self.secrets = secrets
 
 
 class Call:
-    """One request on its way. `run` gives its record; no trouble of the request passes as an exception."""
+    """One request on its way. `run` gives its record; no trouble of the request passes as an exception.
+
+    Where the scenario says `retry`, it may take several attempts, each with an `answer` of its own; the last
+    one's is the record's.
+    """
 
     def __init__(self, sender: Sender, ask: Ask) -> None:
         self.ask = ask
-        self.answer = Answer(sender.origin_ns, self._settled, sender.secrets)
+        self.slot_ns: int | None = None
+        self.started_ns: int | None = None
+        self.hangs_up_ns = _hangs_up_ns(sender, ask)
         self._sender = sender
         self._now_ns = sender.now_ns
-        self._task: asyncio.Task[object] | None = None
+        self._connecting: asyncio.Task[object] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._limit: asyncio.TimerHandle | None = None
-        self._connection: Connection | None = None
-        self._connecting_ns = 0
-        self._asked_ns = 0
-        self.slot_ns: int | None = None
-        self._reused: bool | None = None
         self._attempts = 0
-        self.started_ns: int | None = None
+        self._retried: list[Try] = []
+        self._no_more = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing has happened yet in this attempt."""
+        sender = self._sender
+        self.answer = Answer(
+            sender.origin_ns, self._go_on, sender.secrets, keeps_text=self.ask.said is not None
+        )
+        self._connection: Connection | None = None
+        self._connecting_ns = self._asked_ns = 0
+        self._reused: bool | None = None
 
     async def run(self) -> RequestRecord:
-        if self.answer.outcome is None:  # else cut before it began
-            self._task = asyncio.current_task()
-            self.started_ns = self._now_ns()
-            try:
-                await self._talk()
-            except OSError as error:
-                self.answer.cut(Outcome.CONNECT_ERROR, str(error) or type(error).__name__, self._now_ns())
-            except asyncio.CancelledError:
-                if self.answer.outcome is None:  # it was not `cut` that cancelled
-                    raise
-            finally:
-                if self._limit is not None:
-                    self._limit.cancel()
-                self.answer.settled = _nobody_listens  # or the two would keep each other alive
+        if self.answer.outcome is not None:  # cut before it began
+            return self.record()
+        began_ns = self.started_ns = self._now_ns()
+        await self._attempt()
+        while (again_ns := self._again_ns()) is not None:
+            await self._pause(again_ns)
+            if self._no_more:
+                break
+            self._retried.append(self._tried(began_ns))
+            self._begin()
+            began_ns = self._now_ns()
+            await self._attempt()
         return self.record()
 
     def cut(self, outcome: Outcome, why: str | None = None) -> None:
-        """Give up now, unless the answer is settled."""
+        """Give up now, unless the answer is settled; then it stands, and is the last."""
+        self.no_more()
+        self._give_up(outcome, why)
+
+    def no_more(self) -> None:
+        """Whatever comes of this attempt, none follows."""
+        self._no_more = True
+        if self.answer.outcome is not None:  # it may be waiting for the next one
+            self._go_on()
+
+    def _give_up(self, outcome: Outcome, why: str | None) -> None:
         if self.answer.outcome is not None:
             return
         self.answer.cut(outcome, why, self._now_ns())
         if self._connection is not None:
             self._connection.hang_up(self.answer)
-        elif self._task is not None:  # still connecting
-            self._task.cancel()
+        elif self._connecting is not None:
+            self._connecting.cancel()
+
+    # --- one attempt ----------------------------------------------------------------------------------------
+
+    async def _attempt(self) -> None:
+        try:
+            await self._talk()
+        except OSError as error:
+            self.answer.cut(Outcome.CONNECT_ERROR, str(error) or type(error).__name__, self._now_ns())
+        except asyncio.CancelledError:
+            if self.answer.outcome is None:  # it was not `cut` that cancelled
+                raise
+        finally:
+            if self._limit is not None:
+                self._limit.cancel()
+            self._connecting = None
+            self.answer.settled = _nobody_listens  # or the two would keep each other alive
 
     async def _talk(self) -> None:
-        self._attempts = 1
         self._connecting_ns = self._now_ns()
         self._check_limits()
-        connection = self._sender.pool.take()
-        self._reused = connection is not None
-        await self._ask(connection or await self._sender.pool.connect())
+        if self.answer.outcome is not None:  # late as we are, the user's patience is over
+            return
+        self._attempts += 1
+        kept = self._sender.pool.take()
+        self._reused = kept is not None
+        await self._ask(kept or await self._connect())
         if self.answer.outcome is None:  # a kept connection had died: once more, on a new one
-            self._attempts, self._reused, self._connection = 2, False, None
+            self._attempts += 1
+            self._reused, self._connection = False, None
             self._connecting_ns = self._now_ns()
-            await self._ask(await self._sender.pool.connect())
+            await self._ask(await self._connect())
+
+    async def _connect(self) -> Connection:
+        self._connecting = asyncio.current_task()
+        connection = await self._sender.pool.connect()
+        self._connecting = None
+        return connection
 
     async def _ask(self, connection: Connection) -> None:
         self._connection = connection
@@ -107,27 +153,72 @@ class Call:
         connection.ask(self.ask.request, self.answer)
         await self._waiting
 
-    def _settled(self) -> None:
+    def _go_on(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
+    # --- further attempts -----------------------------------------------------------------------------------
+
+    def _again_ns(self) -> int | None:
+        """When to try once more; None: the answer stands."""
+        policy, tries = self.ask.form.retry, len(self._retried) + 1
+        if policy is None or self._no_more:
+            return None
+        wait_s = retry.wait_s(policy, tries, self.answer)
+        if wait_s is None or wait_s > self._sender.timeouts.total_s:
+            return None
+        again_ns = self._now_ns() + round(wait_s * 1e9)
+        return again_ns if again_ns < self._total_ns else None
+
+    async def _pause(self, until_ns: int) -> None:
+        """Wait until then, the user's patience permitting, or until no further attempt is wanted."""
+        until_ns = min(until_ns, self.hangs_up_ns or until_ns)
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        timer = loop.call_later((until_ns - self._now_ns()) / 1e9 + TICK_S, self._go_on)
+        try:
+            await self._waiting
+        finally:
+            timer.cancel()
+
+    def _tried(self, began_ns: int) -> Try:
+        answer = self.answer
+        assert answer.outcome is not None
+        return Try(
+            started_s=self._since_origin_s(began_ns),
+            ended_s=_seconds(answer.ended_us),
+            outcome=answer.outcome,
+            status=answer.status,
+            error=answer.error,
+            retry_after_s=answer.retry_after_s,
+        )
+
     # --- limits ---------------------------------------------------------------------------------------------
 
+    @property
+    def _total_ns(self) -> int:
+        assert self.started_ns is not None
+        return self.started_ns + round(self._sender.timeouts.total_s * 1e9)
+
     def _check_limits(self) -> None:
-        """One timer a request: it looks up the limit in force, and comes back in time for any to follow."""
+        """One timer an attempt: it looks up the limit in force, and comes back in time for any to follow."""
         now_ns = self._now_ns()
         limits = self._sender.timeouts
         at_ns, outcome, why, limit_s = self._next_limit()
         if now_ns >= at_ns:
-            self.cut(outcome, why.format(show_duration(limit_s)))
+            self._give_up(outcome, why.format(show_duration(limit_s)))
             return
         soonest_s = min((at_ns - now_ns) / 1e9, limits.first_token_s, limits.idle_s)
-        self._limit = asyncio.get_running_loop().call_later(soonest_s + 0.001, self._check_limits)
+        self._limit = asyncio.get_running_loop().call_later(soonest_s + TICK_S, self._check_limits)
 
     def _next_limit(self) -> _Limit:
         limits, answer = self._sender.timeouts, self.answer
-        assert self.started_ns is not None
-        found = [_limit(self.started_ns, limits.total_s, Outcome.TIMEOUT_TOTAL, "not over within {}")]
+        found = [
+            (self._total_ns, Outcome.TIMEOUT_TOTAL, "not over within {}", limits.total_s),
+        ]
+        if self.hangs_up_ns is not None:
+            why, patience_s = "not complete within {} of due (patience)", self.ask.form.patience_s or 0.0
+            found += [(self.hangs_up_ns, Outcome.ABANDONED, why, patience_s)]
         if self._connection is None:
             why = "no connection within {}"
             found += [_limit(self._connecting_ns, limits.connect_s, Outcome.TIMEOUT_CONNECT, why)]
@@ -145,17 +236,22 @@ class Call:
     def record(self) -> RequestRecord:
         """What happened, once the answer is settled."""
         ask, answer, stream = self.ask, self.answer, self.answer.stream
+        row = ask.row
         assert answer.outcome is not None
         record = RequestRecord(
-            index=ask.index,
+            index=row.index,
             request_id=ask.id,
-            phase=PHASES[ask.phase],
-            model=self._sender.model,
-            due_s=((ask.due_ns + 500) // 1000) / 1e6,
+            phase=PHASES[row.phase],
+            class_=ask.form.name,
+            session=None if row.session == NONE else str(row.session),
+            turn=row.turn or None,
+            model=ask.form.model,
+            due_s=((row.due_ns + 500) // 1000) / 1e6,
             slot_s=self._since_origin_s(self.slot_ns),
             started_s=self._since_origin_s(self.started_ns),
             reused=self._reused,
             attempts=self._attempts,
+            retried=self._retried,
             sent_s=self._since_origin_s(answer.sent_ns),
             headers_s=_seconds(answer.headers_us),
             first_event_s=_seconds(stream.first_event_us),
@@ -169,8 +265,8 @@ class Call:
             status=answer.status,
             error=answer.error,
             retry_after_s=answer.retry_after_s,
-            asked_prompt_tokens=ask.prompt_tokens,
-            asked_output_tokens=ask.output_tokens,
+            asked_prompt_tokens=row.prompt_tokens,
+            asked_output_tokens=row.output_tokens,
             finish_reason=answer.finish_reason,
             gaps_us=stream.gaps_us.tolist(),
             event_tokens=stream.event_tokens(),
@@ -198,6 +294,12 @@ class Call:
 
     def _since_origin_s(self, at_ns: int | None) -> float | None:
         return None if at_ns is None else self.answer.us(at_ns) / 1e6
+
+
+def _hangs_up_ns(sender: Sender, ask: Ask) -> int | None:
+    """When the user's patience is over; None: never."""
+    patience_s = ask.form.patience_s
+    return None if patience_s is None else sender.origin_ns + ask.row.due_ns + round(patience_s * 1e9)
 
 
 def _nobody_listens() -> None: ...

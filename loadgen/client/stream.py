@@ -18,15 +18,16 @@ class Stream:
 
     `gaps_us` holds 4 bytes a token event. `error` is set by an error event: (code, message), and
     `opens_with_error` when nothing came before it. After `[DONE]` or an error (`over`) nothing is read.
+    `texts`, where they are kept: the first choice's answer, piece by piece, without reasoning.
     """
 
     __slots__ = (
         "_counts", "_splitter", "done", "error", "events", "finish_reason", "first_choice_us",
         "first_event_us", "first_token_us", "first_visible_us", "gaps_us", "last_choice_us", "last_token_us",
-        "odd_chunk", "opens_with_error", "usage",
+        "odd_chunk", "opens_with_error", "texts", "usage",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_text: bool = False) -> None:
         self._splitter = Splitter()
         # Tokens so far by the usage in each token event; None as soon as one has none.
         self._counts: array[int] | None = array("I")
@@ -44,6 +45,7 @@ class Stream:
         self.error: tuple[int | None, str] | None = None
         self.opens_with_error = False
         self.odd_chunk: bytes | None = None  # the first event that was no chunk
+        self.texts: list[str] | None = [] if keeps_text else None
 
     @property
     def over(self) -> bool:
@@ -86,6 +88,8 @@ class Stream:
         if self.first_choice_us is None:
             self.first_choice_us = at_us
         self.last_choice_us = at_us
+        if self.texts is not None:
+            self.texts += map(dialects.text, chunk.choices)
         token: Channel | None = None
         for choice in chunk.choices:
             if choice.finish_reason:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from loadgen.client import Counters, Stop, run
-from loadgen.plan import Phase, Plan, PromptRecipe, Window
+from loadgen.plan import Phase, Plan, Prompt, PromptRecipe, Row, Window
 from loadgen.records import RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import Scenario
@@ -146,6 +146,7 @@ def run_plan(
     before: Callable[[VirtualLoop, Stop], None] = lambda loop, stop: None,
     deliver: Callable[[RequestRecord], None] = lambda record: None,
     api_key: str | None = None,
+    prompt: Callable[[Row], Prompt] = lambda row: f"{row.index} " + "w " * row.prompt_tokens,
     prompt_s: float = 0.0,
     ran: Ran | None = None,
 ) -> Ran:
@@ -166,9 +167,9 @@ def run_plan(
         deliver(record)
 
     async def main(loop: VirtualLoop) -> None:
-        def prompt(index: int, tokens: int) -> str:
+        def make(row: Row) -> Prompt:
             loop.block(prompt_s)
-            return f"{index} " + "w " * tokens
+            return prompt(row)
 
         loop.peer = peer
         ran.links = loop.links
@@ -182,7 +183,7 @@ def run_plan(
                 model="m",
                 api_key=api_key,
                 run_id="r",
-                prompt=prompt,
+                prompt=make,
                 on_start=on_start,
                 on_record=on_record,
                 counters=ran.counters,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from loadgen import plan
 from loadgen.client.address import endpoint_url
 from loadgen.client.preflight import PROBE_TOKENS, Preflight, Unreachable, preflight, wait_ready
 from loadgen.client.request import Form
@@ -118,9 +119,10 @@ async def test_the_probes_body_is_the_loads(endpoint: str, ignore_eos: bool, ext
         await preflight(target, None, Timeouts(), ignore_eos=ignore_eos)
     probe = it.requests[1].json()
     load = Load(requests=(Row(prompt="x", output=4),), ignore_eos=ignore_eos)
-    form = Form(target, load, model="tiny", api_key=None, run_id="r")
+    form = Form(target, load, "", model="tiny", api_key=None, run_id="r")
     prompt = probe["messages"][0]["content"] if is_chat else probe["prompt"]
-    _, _, written = form.write("r-0", prompt, PROBE_TOKENS, 0).partition(b"\r\n\r\n")
+    row = plan.Row(0, 0, 1, PROBE_TOKENS, plan.Phase.MEASURED, 0)
+    _, _, written = form.write(row, prompt).partition(b"\r\n\r\n")
     assert probe == json.loads(written)
 
 

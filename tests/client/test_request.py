@@ -10,6 +10,7 @@ import pytest
 from loadgen import __version__
 from loadgen.client.request import Form
 from loadgen.load import Load
+from loadgen.plan import Phase, Prompt, Row
 from loadgen.scenario import ScenarioError, Target
 
 
@@ -20,6 +21,7 @@ def written(
     model: str | None = "m",
     api_key: str | None = None,
     priority: int = 0,
+    prompt: Prompt = "hello",
     run_id: str = "run",
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
     """(request line, headers by lower-case name, body) of a request for 5 output tokens."""
@@ -27,11 +29,13 @@ def written(
     form = Form(
         Target.model_validate({"base_url": "http://host:8000"} | (target or {})),
         asked,
+        "",
         model=model,
         api_key=api_key,
         run_id=run_id,
     )
-    head, _, body = form.write(form.request_id(3, None), "hello", 5, priority).partition(b"\r\n\r\n")
+    row = Row(3, 0, 1, 5, Phase.MEASURED, priority)
+    head, _, body = form.write(row, prompt).partition(b"\r\n\r\n")
     line, *lines = head.decode("latin-1").split("\r\n")
     headers = [tuple(line.split(": ", 1)) for line in lines]
     names = [name.lower() for name, _ in headers]
