@@ -29,6 +29,7 @@ from loadgen.fields import (
 )
 from loadgen.knobs import Engine
 from loadgen.load import Goodput, Load
+from loadgen.slo import Slos, promises_goodput
 from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import quoted
 
@@ -112,13 +113,17 @@ class Scenario(Strict):
     drain_s: DurationOrZero = Field(
         default=10.0, alias="drain", description="how long Ctrl-C waits for what is in flight"
     )
-    slos: Annotated[tuple[str, ...], Field(strict=False, max_length=100)] = Field(
-        default=(), description="what must hold, such as p99(ttft) <= 500ms"
-    )
+    slos: Slos = Field(default=(), description="what must hold, such as p99(ttft) <= 500ms")
     vary: dict[str, Annotated[tuple[Any, ...], Field(strict=False, min_length=1, max_length=1000)]] = Field(
         default={}, description="a grid: the values of each key path, one run for every combination"
     )
     variants: dict[Name, Variant] = Field(default={}, description="the sides of a comparison, by name")
+
+    @model_validator(mode="after")
+    def _one_way_to_be_many(self) -> Self:
+        if self.vary and self.variants:
+            raise ValueError("vary makes a run of each cell, variants a comparison: give one of them")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -129,6 +134,21 @@ class Scenario(Strict):
         engine = data.get("engine")
         own = engine if isinstance(engine, dict) else {}
         return data | {"variants": {name: _inherit(own, v) for name, v in data["variants"].items()}}
+
+    @model_validator(mode="after")
+    def _promises_are_defined(self) -> Self:
+        classes = self.load.mixture
+        promised: list[tuple[KeyPath, tuple[str, ...], list[Goodput | None]]] = [
+            (("slos",), self.slos, [self.goodput, *(own.goodput for own in classes.values())]),
+            *(
+                (("load", "classes", name, "slos"), own.slos, [self.goodput, own.goodput])
+                for name, own in classes.items()
+            ),
+        ]
+        for path, slos, limits in promised:
+            if not any(limits) and any(promises_goodput(text) for text in slos):
+                raise faults.InsideError(path, "goodput counts good requests: say in goodput what one is")
+        return self
 
     def single(self, variant: str) -> Scenario:
         """The scenario without variants that one of them stands for."""

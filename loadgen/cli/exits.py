@@ -30,6 +30,12 @@ def of_run(summary: Summary) -> Exit:
     return Exit.OK if summary.outcomes.get("ok") else Exit.FAILED
 
 
+def worst(codes: list[Exit]) -> Exit:
+    """The code of several runs: that of the one that went worst."""
+    order = (Exit.INTERRUPTED, Exit.INVALID, Exit.FAILED)
+    return next((code for code in order if code in codes), Exit.OK)
+
+
 def of_comparison(summaries: list[Summary]) -> Exit:
     """The code of a comparison: one run that was interrupted or cannot be trusted decides.
 

@@ -116,6 +116,15 @@ async def fired(order: Order, reached: Reached | None, manner: Manner, title: st
         )
 
 
+def carried_out(order: Order, manner: Manner, *, virtual: bool) -> Run:
+    """The order's run: simulated, or fired over HTTP after a look at the target."""
+
+    async def over_http() -> Run:
+        return await fired(order, await reach(order.scenario, manner), manner)
+
+    return simulated(order) if virtual else run_async(over_http())
+
+
 def simulated(order: Order, *, trace: bool = False) -> Run:
     """The order's plan in virtual time. Ctrl-C or SIGTERM ends it there; what has ended is kept."""
     asked: list[int] = []

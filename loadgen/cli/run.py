@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from loadgen.cli import options
 from loadgen.cli.exits import of_run
-
-if TYPE_CHECKING:
-    from loadgen.cli.firing import Manner
-    from loadgen.drive import Order
-    from loadgen.run import Run
 
 
 def run(
@@ -82,6 +77,10 @@ def run(
     ] = None,
     salt: Annotated[str | None, typer.Option(help="Prompt salt; the same one replays byte for byte.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
+    stop_on_fail: Annotated[
+        bool,
+        typer.Option("--stop-on-fail", help="With vary: end with the first cell that fails."),
+    ] = False,
     out: options.Out = None,
     virtual: options.Virtual = False,
     trace: options.Trace = False,
@@ -94,7 +93,7 @@ def run(
     """
     from loadgen import drive
     from loadgen.cli.argv import command_line
-    from loadgen.cli.firing import Manner
+    from loadgen.cli.firing import Manner, carried_out
     from loadgen.cli.flags import overlay, positive_s
     from loadgen.cli.tracing import traced
     from loadgen.cli.words import Words
@@ -119,20 +118,18 @@ def run(
     refuse_used(folder)
     if trace:
         raise typer.Exit(traced(asked, words, str(scenario), folder, run_id, salt or None))
+    if asked.vary:
+        from loadgen.cli.grid import run_grid
+
+        where = scenario or "command line"
+        raise typer.Exit(
+            run_grid(asked, words, manner, where, folder, virtual=virtual, salt=salt, stop=stop_on_fail)
+        )
     order = drive.Order(asked, draw(asked), folder, run_id, command_line(), salt or None)
     if not virtual and asked.target is None:
         words.say("no target: the bundled engine answers, served on loopback")
-    done = _done(order, manner, virtual)
+    done = carried_out(order, manner, virtual=virtual)
     with drive.kept(folder):
         summary = drive.conclude(done, folder)
         words.summary(summary, folder)
     raise typer.Exit(of_run(summary))
-
-
-def _done(order: Order, manner: Manner, virtual: bool) -> Run:
-    from loadgen.cli.firing import fired, reach, run_async, simulated
-
-    async def over_http() -> Run:
-        return await fired(order, await reach(order.scenario, manner), manner)
-
-    return simulated(order) if virtual else run_async(over_http())

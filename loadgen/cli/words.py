@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loadgen.compare import Comparison
+    from loadgen.grid import Ran
     from loadgen.stats.summary import Summary
 
 
@@ -51,9 +52,22 @@ class Words:
         if self.as_json:
             self.document(msgspec.json.format(msgspec.json.encode(comparison)).decode())
 
+    def grid(self, ran: list[Ran], cells: int, table: Path) -> None:
+        from loadgen.report.terminal import print_grid
+
+        print_grid(ran, cells, self.results, table=table)
+        if self.as_json:
+            self.document(_json([one.summary for one in ran]))
+
     def document(self, text: str) -> None:
         """A whole document, alone on stdout."""
         sys.stdout.write(text.rstrip() + "\n")
+
+
+def _json(value: object) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(value)).decode()
 
 
 def _console(*, to_stderr: bool) -> Console:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadgen.compare import Comparison
-from loadgen.report import comparison_view, engine_view, plan_view, signs, summary_view, trace_view
+from loadgen.grid import Ran
+from loadgen.report import comparison_view, engine_view, grid_view, plan_view, signs, summary_view, trace_view
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Finding, Summary
 
@@ -69,6 +70,15 @@ def print_plan(facts: PlanFacts, console: Console) -> None:
     signs.allow(console.file)
     for table in plan_view.tables(facts):
         _table(console, table)
+
+
+def print_grid(ran: list[Ran], cells: int, console: Console, *, table: Path) -> None:
+    """The cells that were run, of so many, and where the table of all figures is."""
+    signs.allow(console.file)
+    _table(console, grid_view.cells(ran))
+    if len(ran) < cells:
+        _sentence(console, f"{len(ran)} of {cells} cells were run.", "bold yellow")
+    _list(console, "Files", [f"{table} every figure of every cell", f"{table.parent} a run folder each"])
 
 
 def _doubts(console: Console, summary: Summary) -> None:
