@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats.summary import Summary
-from loadgen.units import quoted
+from loadgen.units import duration_s, quoted, rate_rps
 
 MOST_CELLS = 10_000
 
@@ -56,10 +57,7 @@ def cells(scenario: Scenario, where: str) -> list[Cell]:
     Raises ScenarioError, naming the key and the value, for one that makes no scenario.
     """
     axes = {key: _risen(values) for key, values in scenario.vary.items()}
-    number = 1
-    for values in axes.values():
-        number *= len(values)
-    if number > MOST_CELLS:
+    if (number := prod(map(len, axes.values()))) > MOST_CELLS:
         raise ScenarioError(f"{where}: vary: {number:,} cells are more than {MOST_CELLS:,}")
     plain = scenario.model_dump(mode="json", by_alias=True, exclude={"vary"})
     choices = [dict(zip(axes, chosen, strict=True)) for chosen in product(*axes.values())]
@@ -100,8 +98,6 @@ def _risen(values: tuple[Any, ...]) -> list[Any]:
 
 
 def _size(value: Any) -> float | None:
-    from loadgen.units import duration_s, rate_rps
-
     for read in (rate_rps, duration_s):
         try:
             return read(value)

@@ -27,9 +27,7 @@ def cells(ran: list[Ran]) -> Table:
 
 def _row(one: Ran) -> list[str]:
     summary = one.summary
-    values = [
-        value.get("kind", "") if isinstance(value, dict) else str(value) for value in one.cell.values.values()
-    ]
+    values = [v.get("kind", "") if isinstance(v, dict) else str(v) for v in one.cell.values.values()]
     offered, ok = summary.offered, summary.outcomes.get("ok", 0)
 
     def quantile(metric: str, name: str, scale: float) -> str:

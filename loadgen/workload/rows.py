@@ -49,6 +49,7 @@ class Rows:
     def starts(self) -> Starts:
         """When the load's rows, or sessions, start."""
         assert self._load.arrivals is not None
+        assert not isinstance(self._load.arrivals, Closed)
         return Starts(self._load.arrivals, self._seed, None if self.trace is None else self.trace.due_ns)
 
     def of_users(

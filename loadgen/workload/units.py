@@ -56,7 +56,8 @@ class Units:
 
     def rows(self, unit: Ints, place: Ints) -> NDArray[np.int32]:
         """The trace's rows at `place` (from 0) of each `unit`."""
-        return self._rows[self._first[unit] + place].astype(np.int32)
+        found: NDArray[np.int32] = self._rows[self._first[unit] + place].astype(np.int32)
+        return found
 
     def _shuffled(self, cycle: int) -> NDArray[np.intp]:
         return np.argsort(streams.uniforms(self._seed, f"trace/{cycle}", 0, len(self)), kind="stable")
