@@ -22,6 +22,7 @@ from loadgen.fields import (
 from loadgen.laws import Arrivals, Burst, Closed, Fixed, LengthLaw, Lengths, Replay, Spans
 from loadgen.laws.lengths import is_count, longest
 from loadgen.laws.spans import NO_TIME
+from loadgen.slo import Slos
 from loadgen.units import quoted
 
 MAX_PROMPT_TOKENS = 16_000_000  # 64 MB of synthetic words
@@ -112,7 +113,7 @@ class TraceSource(Strict):
         "replacement",
     )
     block_tokens: Count | None = Field(
-        default=None, description="tokens of a hash block; 512 for mooncake and timed_trace, 16 for bailian"
+        default=None, description="tokens of a hash block; 512 for mooncake, 16 for bailian and timed_trace"
     )
     columns: dict[Literal["due", "prompt_tokens", "output_tokens", "prompt", "id"], str] = Field(
         default={}, description="csv, jsonl: which column is what; due in seconds"
@@ -224,6 +225,7 @@ class RequestClass(Manners):
     weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
         description="its share is weight / sum of weights"
     )
+    slos: Slos = Field(default=(), description="promises about this class alone, written as at the top")
 
 
 class Load(Manners):
