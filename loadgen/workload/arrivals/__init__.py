@@ -28,21 +28,26 @@ from loadgen.workload.arrivals.custom import CustomStream, source_hash
 from loadgen.workload.arrivals.expected import describe, expected, has_end, mean_rps
 from loadgen.workload.arrivals.renewal import exponentials, unit_gammas, unit_weibulls
 from loadgen.workload.arrivals.replay import ReplayStream
+from loadgen.workload.arrivals.residuals import of_gaps, of_rate, of_stages
 from loadgen.workload.arrivals.stages import StagesStream
 from loadgen.workload.arrivals.stream import MAX_ROWS, Gaps, Instants, Steady, Stream, refuse_many
 from loadgen.workload.arrivals.switching import Path
+from loadgen.workload.arrivals.theory import Theory, theory
 from loadgen.workload.arrivals.varying import Rescaled, rate_of
 
 __all__ = [
     "MAX_ROWS",
     "Stream",
+    "Theory",
     "describe",
     "expected",
     "has_end",
     "mean_rps",
     "refuse_many",
+    "residuals",
     "source_hash",
     "stream",
+    "theory",
 ]
 
 
@@ -80,6 +85,25 @@ def stream(
             raise ValueError("a closed loop has no due instants")
         case _:
             return Rescaled(rate_of(law), seed, purpose)
+
+
+def residuals(
+    law: Arrivals, seed: int, due_ns: Instants, *, purpose: str = "arrivals"
+) -> NDArray[np.float64] | None:
+    """For each of some instants after the first, how likely a gap no longer than its own was, float64.
+
+    They are independent and uniform on (0, 1) where the instants (int64, sorted, counted from the run's
+    start) follow the law; of on_off and mmpp, given the states that the seed visits. Of batches: for each
+    different instant. None where gaps are not random or not known: constant, burst, batches by the clock,
+    trace, custom, closed, and stages unless all of them are Poisson of some rate.
+    """
+    match law:
+        case Gamma() | Weibull():
+            return of_gaps(law, seed, due_ns)
+        case Stages():
+            return of_stages(StagesStream(law, partial(_stage_stream, seed), purpose), seed, due_ns)
+        case _:
+            return of_rate(law, seed, purpose, due_ns)
 
 
 def _unit_gaps(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,16 @@ from loadgen.scenario import ScenarioError
 from loadgen.workload.arrivals.stream import Instants, Stream, refuse_far
 
 _ROWS_A_TIME = 1024  # of a stage by duration more are drawn than it has
-_EMPTY_ROUNDS = 100_000
+_EMPTY_ROUNDS = 10_000
+
+
+class Visit(NamedTuple):
+    """One stage that is over: its law, where that took its random numbers, from when to when."""
+
+    law: StageLaw
+    purpose: str
+    start_ns: int
+    end_ns: int
 
 
 class StagesStream(Stream):
@@ -19,7 +29,7 @@ class StagesStream(Stream):
 
     def __init__(self, law: Stages, open_stream: Callable[[StageLaw, str], Stream], purpose: str) -> None:
         self._law, self._open, self._purpose = law, open_stream, purpose
-        self._begun = self._start_ns = self._last_ns = self._empty = 0
+        self._begun = self._empty = 0
         self._begin(0)
 
     def take(self, n: int) -> Instants:
@@ -29,9 +39,21 @@ class StagesStream(Stream):
             found += len(blocks[-1])
         return np.concatenate(blocks)
 
+    def visits(self) -> Iterator[Visit]:
+        """The stages as they come, instead of their instants."""
+        while not self._has_ended:
+            number, law, purpose, start_ns = self._begun, self._stage.arrivals, self._own, self._start_ns
+            while self._begun == number:
+                self._more(_ROWS_A_TIME)
+            yield Visit(law, purpose, start_ns, self._start_ns)
+
     @property
     def _stage(self) -> Stage:
         return self._law.stages[self._begun % len(self._law.stages)]
+
+    @property
+    def _own(self) -> str:
+        return f"{self._purpose}/{self._begun}"
 
     @property
     def _has_ended(self) -> bool:
@@ -39,27 +61,25 @@ class StagesStream(Stream):
 
     def _begin(self, start_ns: int) -> None:
         refuse_far(start_ns)
-        self._start_ns, self._taken = start_ns, 0
-        self._stream = self._open(self._stage.arrivals, f"{self._purpose}/{self._begun}")
+        self._start_ns = self._last_ns = start_ns
+        self._taken = 0
+        if not self._has_ended:
+            self._stream = self._open(self._stage.arrivals, self._own)
 
     def _more(self, n: int) -> Instants:
         """Up to `n` rows of this stage; when it is over, the next begins."""
-        by_count = self._stage.num_requests
-        wanted = min(n, _ROWS_A_TIME if by_count is None else by_count - self._taken)
-        due_ns = self._stream.take(wanted)
-        is_over = len(due_ns) < wanted
-        if self._stage.duration_s is not None:
-            end_ns = round(self._stage.duration_s * 1e9)
-            is_over |= bool(len(due_ns)) and int(due_ns[-1]) >= end_ns
-            due_ns, next_ns = due_ns[: np.searchsorted(due_ns, end_ns)], self._start_ns + end_ns
+        duration_s, count = self._stage.duration_s, self._stage.num_requests
+        wanted = min(n, _ROWS_A_TIME if count is None else count - self._taken)
+        due_ns = self._stream.take(wanted) + self._start_ns
+        is_over = len(due_ns) < wanted or self._taken + wanted == count
+        if duration_s is not None:
+            end_ns = self._start_ns + round(duration_s * 1e9)
+            inside = due_ns[: np.searchsorted(due_ns, end_ns)]
+            is_over, due_ns = is_over or len(inside) < len(due_ns), inside
         self._taken += len(due_ns)
-        due_ns = due_ns + self._start_ns
         self._last_ns = int(due_ns[-1]) if len(due_ns) else self._last_ns
-        if self._stage.duration_s is None:
-            is_over |= self._taken == by_count
-            next_ns = self._last_ns
         if is_over:
-            self._go_on(next_ns)
+            self._go_on(self._last_ns if duration_s is None else end_ns)
         return due_ns
 
     def _go_on(self, start_ns: int) -> None:
@@ -67,5 +87,4 @@ class StagesStream(Stream):
         if self._empty > _EMPTY_ROUNDS * len(self._law.stages):
             raise ScenarioError("load.arrivals.stages: no request falls due in them: make them longer")
         self._begun += 1
-        if not self._has_ended:
-            self._begin(start_ns)
+        self._begin(start_ns)

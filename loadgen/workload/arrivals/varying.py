@@ -165,6 +165,11 @@ def rate_of(law: Steps | Curve | Ramp | Sine | OnOff) -> Rate:
             return _held([(p.at_s, p.rate_rps) for p in law.points], law.every_s)
 
 
+def constant(rate_rps: float) -> Rate:
+    """One that does not change."""
+    return _held([(0.0, rate_rps)], None)
+
+
 def _through(points: Points, *, again: bool) -> Rate:
     at_ns, rps = _columns(points)
     if again:

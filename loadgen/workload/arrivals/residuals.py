@@ -1,0 +1,71 @@
+"""Instants held against their law: each gap's conditional distribution function, which makes it uniform."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loadgen.laws import Arrivals, Batches, Curve, Gamma, Mmpp, OnOff, Poisson, Ramp, Sine, Steps, Weibull
+from loadgen.workload import streams
+from loadgen.workload.arrivals.renewal import mean_of_weibull
+from loadgen.workload.arrivals.stages import StagesStream
+from loadgen.workload.arrivals.stream import Floats, Instants
+from loadgen.workload.arrivals.switching import Path
+from loadgen.workload.arrivals.varying import Rate, constant, rate_of
+
+
+def of_gaps(law: Gamma | Weibull, seed: int, due_ns: Instants) -> Floats:
+    """A gap is known to the nanosecond: which part of that it was is drawn, so that ties stay uniform."""
+    gaps_ns = np.diff(due_ns)
+    low, high = (_distribution(law, (gaps_ns + half) / 1e9) for half in (-0.5, 0.5))
+    return low + streams.uniforms(seed, "residuals", 0, len(gaps_ns)) * (high - low)
+
+
+def _distribution(law: Gamma | Weibull, gap_s: Floats) -> Floats:
+    gaps = np.maximum(gap_s, 0) * law.rate_rps
+    if isinstance(law, Weibull):
+        scaled: Floats = gaps * mean_of_weibull(law.shape)
+        return -np.expm1(-(scaled**law.shape))
+    from scipy.special import gammainc  # slow to import
+
+    below: Floats = gammainc(law.shape, law.shape * gaps)
+    return below
+
+
+def of_rate(law: Arrivals, seed: int, purpose: str, due_ns: Instants) -> Floats | None:
+    """By time rescaling, for Poisson arrivals of whatever rate; None for another law."""
+    if (rate := _rate(law, seed, purpose)) is None:
+        return None
+    at_ns = np.unique(due_ns) if isinstance(law, Batches) else due_ns
+    return _uniform(rate.integral(at_ns.astype(np.float64)))
+
+
+def of_stages(stages: StagesStream, seed: int, due_ns: Instants) -> Floats | None:
+    """The same through all stages; None where one is of another kind."""
+    integrals, before, first = [np.empty(0)], 0.0, 0
+    for law, purpose, start_ns, end_ns in stages.visits():
+        if first == len(due_ns):
+            break
+        if isinstance(law, Batches) or (rate := _rate(law, seed, purpose)) is None:
+            return None
+        last = int(np.searchsorted(due_ns, end_ns))
+        ends = rate.integral(np.append(due_ns[first:last], end_ns) - float(start_ns)) + before
+        integrals.append(ends[:-1])
+        before, first = float(ends[-1]), last
+    return _uniform(np.concatenate(integrals))
+
+
+def _rate(law: Arrivals, seed: int, purpose: str) -> Rate | None:
+    match law:
+        case Poisson(rate_rps=float(rps)) | Batches(batch_rate=float(rps)):
+            return constant(rps)
+        case Mmpp() | OnOff(dwell="exponential"):
+            return Path(law, seed, purpose)
+        case Steps() | Curve() | Ramp() | Sine() | OnOff():
+            return rate_of(law)
+        case _:
+            return None
+
+
+def _uniform(integral: Floats) -> Floats:
+    uniform: Floats = -np.expm1(-np.diff(integral) / 1e9)
+    return uniform
