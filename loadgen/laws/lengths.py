@@ -14,7 +14,7 @@ from loadgen.fields import MAX_COUNT, Count, DataFile, Strict
 from loadgen.units import quoted
 
 MAX_TABLE = 1_048_576  # of the laws that are kept as a table of probabilities
-LOG_LEAST = -690.0  # e^-690 = 1e-300: shares of a probability below that do not fit in doubles
+LOG_LEAST = -650.0  # e^-650 = 1e-282: shares of a probability below that do not fit in doubles
 
 Bound = Annotated[int, Field(ge=1, le=MAX_TABLE)]
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -129,8 +129,8 @@ class _Bounded(Strict):
         """Refuses the law where P(min..max) is below `log_bound`, too small to say how it is spread."""
         if log_bound < LOG_LEAST:
             raise ValueError(
-                f"all of such a law is outside min..max, {self.min}..{self.max}: the probability of those is "
-                "below 1e-300"
+                f"next to all of such a law is outside min..max, {self.min}..{self.max}, whose probability is "
+                "below 1e-282: change the bounds or the law"
             )
 
 

@@ -45,7 +45,7 @@ class UniformSpan(Strict):
 class LognormalSpan(Strict):
     """Log-normal with `median` and `sigma`, truncated truly at `max`.
 
-    Refused where some would be longer than a century, and where all but 1e-300 would be longer than `max`.
+    Refused where some would be longer than a century, and where all but 1e-280 would be longer than `max`.
     """
 
     kind: Literal["lognormal"]
@@ -59,10 +59,8 @@ class LognormalSpan(Strict):
     def _sound(self) -> Self:
         if self.max_s is None and math.log(CENTURY_S / self.median_s) < FARTHEST * self.sigma:
             raise ValueError("give max: with such a sigma some times would be longer than a century")
-        if self.max_s is not None and math.log(self.max_s / self.median_s) < -37 * self.sigma:
-            raise ValueError(
-                "all of such a law is above max: the probability of shorter ones is below 1e-300"
-            )
+        if self.max_s is not None and math.log(self.max_s / self.median_s) < -36 * self.sigma:
+            raise ValueError("all of such a law is above max: the probability of less is below 1e-280")
         return self
 
 
