@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tokenizers import Tokenizer
 
-FEWEST_WORDS, MOST_WORDS = 16, 4096
+FEWEST_WORDS, MOST_WORDS, MOST_TRIES = 16, 4096, 64
 _MARKED_WORD = re.compile(r"[Ġ▁ ]?([a-z]{2,12})")  # as byte-level and SentencePiece vocabularies have it
 
 
@@ -63,19 +63,25 @@ class Tokenized:
 
     def _exact(self, words: list[str]) -> str | None:
         text = " ".join(words)
-        expected = [self._first[words[0]], *(self._later[word] for word in words[1:])]
-        return text if self._ids(text) == expected else None
+        return text if self._ids(text) == self._expected(words) else None
+
+    def _expected(self, words: list[str]) -> list[int]:
+        return [self._first[words[0]], *(self._later[word] for word in words[1:])]
 
     def _apart(self, picks: list[int]) -> list[str]:
         """The words picked; one that would melt with the word before it gives way to the next in the list
         that does not. What stands before is not changed, so that equal beginnings stay equal.
         """
-        words = [self._words[picks[0]]]
-        for pick in picks[1:]:
-            others = (*self._words[pick:], *self._words[:pick])
-            fit = next((word for word in others if self._exact([words[-1], word])), self._words[pick])
-            words.append(fit)
+        words: list[str] = []
+        for pick in picks:
+            tries = (self._words[(pick + k) % len(self._words)] for k in range(MOST_TRIES))
+            apart = (word for word in tries if self._stays([*words[-3:], word]))
+            words.append(next(apart, self._words[pick]))
         return words
+
+    def _stays(self, words: list[str]) -> bool:
+        """Whether the last two are a token each, after those before them."""
+        return self._ids(" ".join(words))[-2:] == self._expected(words)[-2:]
 
     def _candidates(self) -> Iterator[tuple[str, int, int]]:
         """(word, its token at the beginning, its token after a space), in the vocabulary's order."""
