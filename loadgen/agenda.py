@@ -23,7 +23,7 @@ class Agenda:
     that did not end well ends its session: its later turns never fall due, nor do those that would after a
     window without a tail. They are counted in `dropped`.
 
-    Raises ValueError where two rows of a block wait for the same one.
+    A session is whole in the plan, or in a block of its tail. Raises ValueError where two rows wait for one.
     """
 
     head: Row | None
@@ -42,8 +42,10 @@ class Agenda:
         self._awaited: set[int] = set()  # rows that have not ended, and another waits for
         self._waiting: dict[int, Row] = {}  # by the row whose end they wait for
         self._ends_ns: dict[int, int | None] = {}  # of rows that will be asked for; None: not well
-        # Rows of the plan itself that have not ended; of a closed loop in a window, those that are due in it.
-        self._left = 0 if self._closed and self._moves else len(plan)
+        # Rows of the plan itself, unless they turned out to be of the tail, that have not ended, and wait for
+        # nobody; of those that do wait, the row that they wait for is one, or is owed a follower.
+        self._left = 0 if self._closed else int((plan.after == NONE).sum())
+        self._owed: set[int] = set()  # rows that ended well, whose follower has not been read yet
         self._rows = chain.from_iterable(map(self._rows_of, blocks))
         self._unread = next(self._rows, None)
         for _ in range(plan.users or 0):
@@ -53,7 +55,7 @@ class Agenda:
     @property
     def is_done(self) -> bool:
         """Whether every row of the plan itself has ended, or never will fall due."""
-        return not self._left
+        return not (self._left or self._owed)
 
     def take(self) -> Row:
         """The head, which is handed out."""
@@ -128,38 +130,39 @@ class Agenda:
             follower = self._waiting.pop(row.index, None)
             if follower is None:  # it has not been read yet
                 self._ends_ns[row.index] = at_ns
+                if at_ns is not None and row.phase != Phase.TAIL:
+                    self._owed.add(row.index)
             elif at_ns is not None:
                 self._promise(follower, max(follower.due_ns, at_ns + follower.think_ns))
             else:
-                self._drop(follower)
+                self._drop()
                 row = follower
 
     def _release(self, row: Row) -> None:
         """A row that waits for another gets its instant, if that has ended; or none at all."""
+        self._owed.discard(row.after)
         if row.after not in self._ends_ns:
             self._waiting[row.after] = row
         elif (end_ns := self._ends_ns.pop(row.after)) is not None:
             self._promise(row, max(row.due_ns, end_ns + row.think_ns))
         else:
-            self._drop(row)
+            self._drop()
             self._end(row, None)
 
     def _serve_user(self, free_ns: int) -> None:
         """A user is free, and thinks about the next row."""
         if self._unread is not None:
             row = self._read()
-            self._left += self._moves  # until it is known when it falls due
             self._promise(replace(row, phase=Phase.MEASURED) if self._moves else row, free_ns + row.think_ns)
 
     def _promise(self, row: Row, due_ns: int) -> None:
         """The row will fall due then: in the tail, if that is past the window."""
         phase = self._phase(due_ns) if self._moves and row.phase != Phase.TAIL else row.phase
-        if phase == Phase.TAIL != row.phase:
-            if not self._tail:
-                self._drop(row)
-                self._end(row, None)
-                return
-            self._left -= 1
+        if phase == Phase.TAIL and not self._tail:
+            self._drop()
+            self._end(row, None)
+            return
+        self._left += phase != Phase.TAIL
         row = replace(row, due_ns=due_ns, phase=phase)
         heapq.heappush(self._ready, (due_ns, row.index, row))
         self._fresh[row.index] = row
@@ -169,7 +172,6 @@ class Agenda:
             return Phase.WARMUP
         return Phase.MEASURED if due_ns < self._window.end_ns else Phase.TAIL
 
-    def _drop(self, row: Row) -> None:
+    def _drop(self) -> None:
         """The row never falls due. A closed loop's next one was never promised to anybody."""
         self.dropped += not self._closed
-        self._left -= row.phase != Phase.TAIL

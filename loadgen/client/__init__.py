@@ -64,7 +64,7 @@ async def run(
         counters.tokens += tokens
 
     load, agenda = scenario.load, Agenda(plan, tail=scenario.load.tail)
-    by_class = forms(plan.classes, target, load, model=model, api_key=api_key, run_id=run_id)
+    by_class = forms(plan, target, load, model=model, api_key=api_key, run_id=run_id)
     asks = Ahead(agenda, by_class, prompt, Conversations(is_chat=target.endpoint == CHAT))
     while asks.fill_one():
         pass

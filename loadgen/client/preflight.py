@@ -1,22 +1,26 @@
 """A look at the target before any load: is it there, does it take our key and our body, does it stream?
 
-Two requests at most: GET /v1/models, then one probe of four tokens. No load ever goes this way.
+Two requests at most: GET /v1/models, then one probe of four tokens; and two of one token where the words of
+prompts are to be calibrated. No load ever goes this way.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any
 
 import msgspec
 
 from loadgen.client.answer import misfit
+from loadgen.client.calibrate import Uncounted, calibrate
 from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.request import body
 from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable
 from loadgen.scenario import ScenarioError, Target, Timeouts
+from loadgen.workload.words import Calibration
 
 __all__ = ["Preflight", "Unreachable", "preflight", "wait_ready"]
 
@@ -32,7 +36,8 @@ class Preflight:
     """What the look found.
 
     model: the one to ask for. models: the listed ones, None without a list. server: its Server header.
-    facts: plain JSON for run.json. notes: what a user should know, one line each.
+    facts: plain JSON for run.json. notes: what a user should know, one line each. calibration: what its count
+    of words says, None where it was not asked or does not count.
     """
 
     model: str | None
@@ -40,12 +45,21 @@ class Preflight:
     server: str | None
     facts: dict[str, Any]
     notes: tuple[str, ...]
+    calibration: Calibration | None = None
 
 
 async def preflight(
-    target: Target, api_key: str | None, timeouts: Timeouts, *, ignore_eos: bool
+    target: Target,
+    api_key: str | None,
+    timeouts: Timeouts,
+    *,
+    ignore_eos: bool,
+    mean_of_words: float | None = None,
 ) -> Preflight:
     """Look at the model list, then send one small streaming request shaped as the load's will be.
+
+    `mean_of_words`: the mean tokens of the load's prompts of words; where given, the server is asked how many
+    tokens its words make.
 
     Raises Unreachable when the target cannot be reached or refuses us, ScenarioError when the scenario leaves
     open which of several models is meant. A target that is merely busy (429, 503) is noted.
@@ -55,17 +69,50 @@ async def preflight(
     async with inquire(target, api_key, timeouts.connect_s) as inquiry:
         models = _models(inquiry, await inquiry.ask("GET", "/v1/models", limit_s), notes)
         model = _model(inquiry, models, notes)
-        probe = body(target, model, PROBE_PROMPT, PROBE_TOKENS, ignore_eos=ignore_eos)
-        response = await inquiry.ask("POST", target.endpoint, limit_s, probe)
-        stream = _stream(response)
-    if _is_busy(response, stream):
-        words = stream.error[1] if stream.error else inquiry.words(response)
-        notes.append(f"busy at preflight ({response.status}): {words}")
-    else:
-        _judge(inquiry, response, stream, models)
-        notes += _remarks(response, stream, ignore_eos=ignore_eos)
+        probe = _Probe(inquiry, model, limit_s, ignore_eos=ignore_eos)
+        response, stream = await probe.ask(PROBE_PROMPT, PROBE_TOKENS)
+        if _is_busy(response, stream):
+            words = stream.error[1] if stream.error else inquiry.words(response)
+            notes.append(f"busy at preflight ({response.status}): {words}")
+        else:
+            _judge(inquiry, response, stream, models)
+            notes += _remarks(response, stream, ignore_eos=ignore_eos)
+        calibration = None
+        if mean_of_words is not None and stream.usage is not None:
+            calibration, note = await calibrate(probe.count, mean_of_words, token_hex(8))
+            notes.append(note)
     facts = inquiry.masked({"model": model, "models": models} | _facts(response, stream))
-    return Preflight(model, models, facts["server"], facts, tuple(inquiry.masked(notes)))
+    return Preflight(model, models, facts["server"], facts, tuple(inquiry.masked(notes)), calibration)
+
+
+class _Probe:
+    """Small requests shaped as the load's."""
+
+    def __init__(self, inquiry: Inquiry, model: str | None, limit_s: float, *, ignore_eos: bool) -> None:
+        self._inquiry = inquiry
+        self._model = model
+        self._limit_s = limit_s
+        self._ignore_eos = ignore_eos
+
+    async def ask(self, prompt: str, output_tokens: int) -> tuple[Response, Stream]:
+        """The response, and what the load's own reader would see in it. Raises Unreachable."""
+        target = self._inquiry.target
+        asked = body(target, self._model, prompt, output_tokens, ignore_eos=self._ignore_eos)
+        response = await self._inquiry.ask("POST", target.endpoint, self._limit_s, asked)
+        return response, _stream(response)
+
+    async def count(self, prompt: str) -> int:
+        """Its tokens as the server counts them. Raises Uncounted."""
+        try:
+            response, stream = await self.ask(prompt, 1)
+        except Unreachable as trouble:
+            raise Uncounted(str(trouble)) from None
+        if response.status != 200 or stream.error is not None:
+            words = stream.error[1] if stream.error else self._inquiry.words(response)
+            raise Uncounted(f"the server answered {response.status}: {words}")
+        if stream.usage is None or stream.usage.prompt_tokens is None:
+            raise Uncounted("the server does not say how many tokens a prompt has")
+        return stream.usage.prompt_tokens
 
 
 async def wait_ready(target: Target, api_key: str | None, limit_s: float) -> None:

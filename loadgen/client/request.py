@@ -14,7 +14,7 @@ from loadgen import __version__
 from loadgen.client.address import endpoint_url
 from loadgen.fields import JsonObject
 from loadgen.load import Load
-from loadgen.plan import Prompt, Row
+from loadgen.plan import NONE, Plan, Prompt, Row
 from loadgen.scenario import ScenarioError, Target
 
 CHAT = "/v1/chat/completions"
@@ -44,10 +44,13 @@ def body(
     ignore_eos: bool,
     priority: int = 0,
     deadline_ms: int | None = None,
+    own: JsonObject | None = None,
     extra: JsonObject | None = None,
 ) -> dict[str, Any]:
-    """What the target's endpoint is asked. `extra` wins over the target's `extra_body`, and that over ours; a
-    null in them removes a key. A chat takes a text as the one message of a user.
+    """What the target's endpoint is asked. A chat takes a text as the one message of a user.
+
+    `extra` wins over the target's `extra_body`, that over ours, and ours over what is the row's `own`; a null
+    removes a key.
     """
     is_chat = target.endpoint == CHAT
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
@@ -62,7 +65,8 @@ def body(
         "priority": priority or None,
         "deadline_ms": deadline_ms,
     }
-    said = ours | target.extra_body | (extra or {})
+    asked = {key: value for key, value in ours.items() if value is not None}
+    said = (own or {}) | asked | target.extra_body | (extra or {})
     return {key: value for key, value in said.items() if value is not None}
 
 
@@ -70,18 +74,27 @@ class Form:
     """Writes the requests of one class: everything that does not change from row to row is made once.
 
     `name`: of the class, None where there is but one kind of request. `model`, `retry` and `patience_s` are
-    as it says. Raises ScenarioError for a key or a run id that would break out of its line, and for headers
-    of ours.
+    as it says. `bodies`: what else the rows' bodies hold, by their `source`. Raises ScenarioError for a key
+    or a run id that would break out of its line, and for headers of ours.
     """
 
     def __init__(
-        self, target: Target, load: Load, name: str, *, model: str | None, api_key: str | None, run_id: str
+        self,
+        target: Target,
+        load: Load,
+        name: str,
+        *,
+        model: str | None,
+        api_key: str | None,
+        run_id: str,
+        bodies: Sequence[JsonObject | None] | None = None,
     ) -> None:
         manners = load.mixture[name]
         self.name = name or None
         self.model = manners.model or model
         self.retry = manners.retry
         self.patience_s = manners.patience_s
+        self._bodies = bodies
         self._target = target
         self._extra = manners.extra_body
         self._deadline_ms = None if manners.deadline_s is None else round(manners.deadline_s * 1000)
@@ -94,12 +107,14 @@ class Form:
 
     def write(self, row: Row, prompt: Prompt) -> bytes:
         """The request of `row`. `prompt`: all of it, as the endpoint takes it."""
+        own = self._bodies[row.source] if self._bodies and row.source != NONE else None
         encoded = msgspec.json.encode(
             body(
                 *(self._target, self.model, prompt, row.output_tokens),
                 ignore_eos=self._ignore_eos,
                 priority=row.priority,
                 deadline_ms=self._deadline_ms,
+                own=own,
                 extra=self._extra,
             )
         )
@@ -108,7 +123,7 @@ class Form:
 
 
 def forms(
-    classes: Sequence[str],
+    plan: Plan,
     target: Target,
     load: Load,
     *,
@@ -116,15 +131,22 @@ def forms(
     api_key: str | None,
     run_id: str,
 ) -> list[Form]:
-    """One for each of a plan's `classes`, or for the one kind of request there is.
+    """One for each of the plan's classes, or for the one kind of request there is.
 
     Raises ScenarioError as Form does, and for a class that `load` does not have.
     """
     known = load.mixture
-    if missing := [name for name in classes if name not in known]:
+    if missing := [name for name in plan.classes if name not in known]:
         raise ScenarioError(f"load.classes: {missing[0]!r} is missing, the plan has requests of that class")
     return [
-        Form(target, load, name, model=model, api_key=api_key, run_id=run_id) for name in classes or known
+        Form(
+            *(target, load, name),
+            model=model,
+            api_key=api_key,
+            run_id=run_id,
+            bodies=plan.prompts.bodies,
+        )
+        for name in plan.classes or known
     ]
 
 

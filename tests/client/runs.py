@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from loadgen.client import Counters, Stop, run
-from loadgen.plan import Phase, Plan, Prompt, PromptRecipe, Row, Window
+from loadgen.plan import NONE, Phase, Plan, Prompt, PromptRecipe, Row, Window
 from loadgen.records import RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import Scenario
@@ -28,8 +28,14 @@ def plan_of(
     first_index: int = 0,
     ids: tuple[str | None, ...] | None = None,
     tail: Callable[[], Iterator[Plan]] | None = None,
+    window: Window | None = None,
+    **more: Any,
 ) -> Plan:
-    """Rows due at these seconds, measured unless said otherwise, for 8 prompt and 2 output tokens each."""
+    """Rows due at these seconds, measured unless said otherwise, for 8 prompt and 2 output tokens each.
+
+    The window goes from the first to the last, unless said otherwise. `more`: further columns as lists, and
+    whatever else a Plan has.
+    """
     n = len(due_s)
     due_ns = np.array([round(s * 1e9) for s in due_s], np.int64)
     return Plan(
@@ -39,11 +45,38 @@ def plan_of(
         output_tokens=np.full(n, 2, np.int32),
         phase=np.array(phases or [Phase.MEASURED] * n, np.uint8),
         priority=np.zeros(n, np.int32),
-        window=Window(int(due_ns[0]), int(due_ns[-1]), "count"),
-        prompts=PromptRecipe(seed=0),
+        window=window or Window(int(due_ns[0]), int(due_ns[-1]), "count"),
         ids=ids,
         more=tail,
+        **({"prompts": PromptRecipe(seed=0)} | {k: _column(v) for k, v in more.items()}),
     )
+
+
+def _column(value: Any) -> Any:
+    return np.array(value, np.int64) if isinstance(value, list) else value
+
+
+def sessions_of(
+    *turns: int, start_s: Sequence[float] = (), think_s: float = 0.0, first_index: int = 0, **more: Any
+) -> Plan:
+    """Sessions of so many turns each, the rows of each one after another, and think times all alike."""
+    starts_s = start_s or [0.0] * len(turns)
+    rows = [(s, turn + 1) for s, n in enumerate(turns) for turn in range(n)]
+    index = range(first_index, first_index + len(rows))
+    return plan_of(
+        [starts_s[s] for s, _ in rows],
+        first_index=first_index,
+        session=[first_index + s for s, _ in rows],
+        turn=[turn for _, turn in rows],
+        after=[NONE if turn == 1 else i - 1 for i, (_, turn) in zip(index, rows, strict=True)],
+        think_ns=[0 if turn == 1 else round(think_s * 1e9) for _, turn in rows],
+        **more,
+    )
+
+
+def users_of(users: int, rows: int, *, think_s: float = 0.0, **more: Any) -> Plan:
+    """A closed loop of so many users, who share so many rows."""
+    return plan_of([0.0] * rows, users=users, think_ns=[round(think_s * 1e9)] * rows, **more)
 
 
 def tail_every(gap_s: float, after_s: float, first_index: int) -> Callable[[], Iterator[Plan]]:
