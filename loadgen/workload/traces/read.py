@@ -16,7 +16,7 @@ from loadgen.workload.traces.trace import Trace
 @dataclass(frozen=True, slots=True)
 class _Format:
     fill: Callable[[Columns], None]
-    timed: bool = True  # each row has an instant and an output
+    needs_output: bool = True  # a row without one did not happen
     block_tokens: int | None = None
     sessions: bool = False
 
@@ -28,12 +28,12 @@ _FORMATS: dict[TraceFormat, _Format] = {
     "timed_trace": _Format(jsonlines.timed_trace, block_tokens=16, sessions=True),
     "bailian": _Format(jsonlines.bailian, block_tokens=16, sessions=True),
     "servegen": _Format(servegen.servegen),
-    "sharegpt": _Format(sharegpt.sharegpt, timed=False, sessions=True),
-    "vllm_custom": _Format(jsonlines.vllm_custom, timed=False),
-    "openai_batch": _Format(jsonlines.openai_batch, timed=False),
-    "csv": _Format(tables.own, timed=False),
-    "jsonl": _Format(jsonlines.own, timed=False),
-    "text": _Format(jsonlines.text, timed=False),
+    "sharegpt": _Format(sharegpt.sharegpt, sessions=True),
+    "vllm_custom": _Format(jsonlines.vllm_custom, needs_output=False),
+    "openai_batch": _Format(jsonlines.openai_batch, needs_output=False),
+    "csv": _Format(tables.own, needs_output=False),
+    "jsonl": _Format(jsonlines.own, needs_output=False),
+    "text": _Format(jsonlines.text, needs_output=False),
 }
 
 
@@ -50,7 +50,7 @@ def read(source: TraceSource, seed: int = 0) -> Trace:
     """
     form = _FORMATS[source.format]
     _refuse(source, form)
-    columns = Columns(source, seed, needs_output=form.timed)
+    columns = Columns(source, seed, needs_output=form.needs_output)
     form.fill(columns)
     return selected(columns, source.block_tokens or form.block_tokens)
 

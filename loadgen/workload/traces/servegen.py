@@ -29,6 +29,7 @@ _ENTRY = re.compile(
 )
 _LENGTHS = ("input_tokens", "output_tokens")
 Instants = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,31 +208,39 @@ def _table(said: Any) -> _Table | None:
 
 def _due_ns(window: _Window, seed: int) -> Instants:
     """The instants of a stationary renewal process in the window."""
-    purpose = f"servegen {window.client} {window.start_s}"
-    first_s, gaps_s = _first_s(window.gaps, seed, purpose), np.empty(0)
-    end_s = float(window.end_s - window.start_s)
-    while first_s + gaps_s.sum() < end_s:
-        more = renewal.gaps_s(
-            window.gaps, seed, purpose, len(gaps_s), len(gaps_s) + int(window.expected) + 16
-        )
-        gaps_s = np.concatenate((gaps_s, more))
-    due = np.cumsum(np.rint(np.concatenate(([first_s], gaps_s)) * NS).astype(np.int64))
-    return window.start_s * NS + due[: np.searchsorted(due, round(end_s * NS))]
+    purpose, end_ns = f"servegen {window.client} {window.start_s}", (window.end_s - window.start_s) * NS
+    gaps_ns = _whole_ns(_first_s(window.gaps, seed, purpose), end_ns)
+    while gaps_ns.sum() < end_ns:
+        more = _gaps_s(window.gaps, seed, purpose, len(gaps_ns), int(window.expected) + 16)
+        gaps_ns = np.concatenate((gaps_ns, _whole_ns(more, end_ns)))
+    due = np.cumsum(gaps_ns)
+    return window.start_s * NS + due[: np.searchsorted(due, end_ns)]
 
 
-def _first_s(law: Gamma | Weibull, seed: int, purpose: str) -> float:
+def _whole_ns(gaps_s: Floats, longest_ns: int) -> Instants:
+    """A gap that leads out of the window may be too long for an integer, and is as good shorter."""
+    return np.rint(np.minimum(gaps_s * NS, longest_ns)).astype(np.int64)
+
+
+def _gaps_s(law: Gamma | Weibull, seed: int, purpose: str, start: int, n: int) -> Floats:
+    units = renewal.unit_gammas if isinstance(law, Gamma) else renewal.unit_weibulls
+    return units(law.shape, seed, purpose, start, n) / law.rate_rps
+
+
+def _first_s(law: Gamma | Weibull, seed: int, purpose: str) -> Floats:
     """From the window's start to its first request: a part, uniformly, of a gap chosen by its length.
 
     Such a gap of a gamma law of shape k is one of shape k + 1; of a Weibull law it is scale x G^(1/k), where
     G is of a gamma law of shape 1 + 1/k.
     """
-    part = float(streams.uniforms(seed, f"{purpose}/part", 0, 1)[0])
+    part = streams.uniforms(seed, f"{purpose}/part", 0, 1)
     if isinstance(law, Gamma):
-        unit = renewal.gammas(law.shape + 1, seed, f"{purpose}/first", 0, 1)[0] / law.shape
+        unit = renewal.unit_gammas(law.shape + 1, seed, f"{purpose}/first", 0, 1) * (1 + 1 / law.shape)
     else:
-        drawn = renewal.gammas(1 + 1 / law.shape, seed, f"{purpose}/first", 0, 1)
-        unit = exact.power(drawn, 1 / law.shape)[0] / renewal.mean_of_weibull(law.shape)
-    return part * float(unit) / law.rate_rps
+        shape = 1 + 1 / law.shape
+        drawn = renewal.unit_gammas(shape, seed, f"{purpose}/first", 0, 1) * shape
+        unit = exact.power(drawn, 1 / law.shape) / renewal.mean_of_weibull(law.shape)
+    return part * unit / law.rate_rps
 
 
 def _drawn(window: _Window, seed: int, n: int) -> list[NDArray[np.int32]]:
