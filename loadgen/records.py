@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from itertools import accumulate, islice
 from operator import attrgetter
@@ -151,6 +151,7 @@ class Records:
     retry_after_s: Floats
     status: Floats
     attempts: Floats
+    retries: NDArray[np.int64]
     asked_prompt_tokens: Floats
     prompt_tokens: Floats
     cached_tokens: Floats
@@ -194,6 +195,21 @@ class Records:
             gaps_us=np.frombuffer(gaps, np.uint32),
             event_tokens=np.frombuffer(events, np.uint32),
         )
+
+    def only(self, rows: Mask) -> Self:
+        """The records of `rows`."""
+        picked = np.flatnonzero(rows)
+        whole = {f.name: getattr(self, f.name) for f in fields(self)}
+        columns: dict[str, Any] = {
+            name: [column[i] for i in picked] if isinstance(column, list) else column[picked]
+            for name, column in whole.items()
+            if name not in ("gaps_us", "gap_start", "event_tokens", "event_start")
+        }
+        for kind, flat in (("gap", "gaps_us"), ("event", "event_tokens")):
+            counts = np.diff(whole[f"{kind}_start"])
+            columns[flat] = whole[flat][np.repeat(rows, counts)]
+            columns[f"{kind}_start"] = _starts(counts[picked].tolist())
+        return replace(self, **columns)
 
     def has(self, *outcomes: Outcome) -> Mask:
         """Rows that ended in one of `outcomes`."""
@@ -255,6 +271,7 @@ def _columns(batch: list[RequestRecord]) -> dict[str, Any]:
         "outcome": np.array([_CODES[r.outcome] for r in batch], np.uint8),
         "gap_count": [len(r.gaps_us) for r in batch],
         "event_count": [len(e) if isinstance(e, list) else 0 for e in listed],
+        "retries": np.array([len(r.retried) for r in batch], np.int64),
         "per_event": np.array([-1 if isinstance(e, list) else e or 0 for e in listed], np.int8),
         **{name: np.array(list(map(attrgetter(name), batch)), np.float64) for name in _NUMBERS},
         **{name: list(map(attrgetter(name), batch)) for name in _OBJECTS},

@@ -9,9 +9,16 @@ from loadgen.run import Run
 
 
 def window_s(run: Run) -> tuple[float, float] | None:
-    """The rates' window [start, end) in seconds, None for a burst. A run cut short ends at its last due."""
+    """The rates' window [start, end) in seconds, None for a burst.
+
+    By count it is from the first measured due to the last, as they turned out. A run cut short ends at its
+    last due.
+    """
     start, end = run.header.window_start_s, run.header.window_end_s
-    if len(run.records) and (run.header.interrupted or not run.header.complete):
+    due_s = run.records.due_s[run.records.measured]
+    if run.header.window_by == "count" and len(due_s):
+        start, end = float(due_s.min()), float(due_s.max())
+    elif len(run.records) and (run.header.interrupted or not run.header.complete):
         end = min(end, float(run.records.due_s.max()))
     return (start, end) if run.header.window_by != "burst" and end > start else None
 
@@ -38,15 +45,17 @@ def output_tokens_per_s(run: Run) -> float | None:
 
     Where the tokens of an event are not known, the request's tokens are spread evenly over its events.
     """
-    r, window = run.records, window_s(run)
-    if window is None:
-        return None
-    start, end = window
+    window = window_s(run)
+    return None if window is None else tokens_between(run.records, *window) / (window[1] - window[0])
+
+
+def tokens_between(r: Records, start: float, end: float) -> float:
+    """Output tokens of ok requests whose events lie in [start, end)."""
     ok = r.has(Outcome.OK) & (r.first_token_s < end) & (r.last_token_s >= start)
     inside = ok & (r.first_token_s >= start) & (r.last_token_s < end)
     tokens, partly = r.received_tokens, np.flatnonzero(ok & ~inside).tolist()
     cut = sum(tokens[row] * _share_between(r, row, start, end) for row in partly)
-    return float((tokens[inside].sum() + cut) / (end - start))
+    return float(tokens[inside].sum() + cut)
 
 
 def _share_between(r: Records, row: int, start_s: float, end_s: float) -> float:

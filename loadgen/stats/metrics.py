@@ -13,7 +13,7 @@ from loadgen.stats.quantiles import describe
 from loadgen.stats.summary import Distribution
 
 # Not defined for every good answer (one token has no TPOT): such a row is no miss, and not among the offered.
-_EXCUSED = ("tpot_s", "tpot_adjusted_s", "longest_stall_s", "normalized_latency_s")
+EXCUSED = ("tpot_s", "tpot_adjusted_s", "longest_stall_s", "normalized_latency_s")
 
 
 def span_s(later_s: Floats, earlier_s: Floats) -> Floats:
@@ -57,7 +57,7 @@ def metrics(run: Run) -> dict[str, Distribution]:
     for name, column in per_request(r).items():
         values = column[ok]
         values = values[~np.isnan(values)]
-        excused = int(ok.sum()) - len(values) if name in _EXCUSED else 0
+        excused = int(ok.sum()) - len(values) if name in EXCUSED else 0
         found[name] = describe(values, offered - excused)
     found |= _gaps(r, ok)
     for name, column in _alone(run).items():
@@ -95,7 +95,7 @@ def _refused_s(r: Records) -> Floats:
 
 
 def _gaps(r: Records, ok: Mask) -> dict[str, Distribution]:
-    owed = _owed_gaps(r)
+    owed = int(owed_gaps(r).sum())
     gaps_us, (itl_us, itl_known) = gaps_of(r, ok), _itl_us(r, ok)
     return {
         "chunk_gap_s": describe(gaps_us, len(gaps_us) + owed, 1e6),
@@ -104,22 +104,52 @@ def _gaps(r: Records, ok: Mask) -> dict[str, Distribution]:
     }
 
 
-def _owed_gaps(r: Records) -> int:
-    """Gaps that failed requests owe: a token asked for and not received is one, infinitely long."""
-    short = (r.asked_output_tokens - r.received_tokens)[r.offered & ~r.answered]
-    return int(np.nansum(np.maximum(short, 0)))
+def owed_gaps(r: Records) -> Floats:
+    """Gaps that each row owes: a failed request's token asked for and not received is an infinite one."""
+    short = np.fmax(r.asked_output_tokens - r.received_tokens, 0)
+    return np.where(r.offered & ~r.answered, np.nan_to_num(short), 0.0)
+
+
+def gap_columns(r: Records, metric: str) -> tuple[Floats, NDArray[np.uint32]]:
+    """Each gap in seconds, as `itl` or `chunk_gap` counts it, and how often it counts: 0 for not at all."""
+    ok, gaps_s = r.answered, r.gaps_us / 1e6
+    if metric == "chunk_gap":
+        return gaps_s, np.repeat(ok, r.gap_count).astype(np.uint32)
+    single, listed = _of_known_tokens(r, ok)
+    times = np.repeat(single, r.gap_count).astype(np.uint32)
+    times[np.repeat(listed, r.gap_count)] = _later_tokens(r, listed)
+    return gaps_s / np.maximum(times, 1), times
+
+
+def sums_by_row(r: Records, of_gaps: NDArray[Any]) -> Floats:
+    """The sum over the gaps of each row."""
+    sums = np.zeros(len(r))
+    some = r.gap_count > 0
+    if some.any():
+        sums[some] = np.add.reduceat(of_gaps, r.gap_start[:-1][some])
+    return sums
 
 
 def _itl_us(r: Records, ok: Mask) -> tuple[NDArray[Any], bool]:
     """Every token's gap, and whether any answer's is known: a gap shared by the tokens of its later event."""
+    single, listed = _of_known_tokens(r, ok)
+    gaps_us = gaps_of(r, single)
+    if listed.any():
+        tokens = _later_tokens(r, listed)
+        gaps_us = np.concatenate([gaps_us, np.repeat(gaps_of(r, listed) / tokens, tokens)])
+    return gaps_us, bool((single | listed).any() or not ok.any())
+
+
+def _of_known_tokens(r: Records, ok: Mask) -> tuple[Mask, Mask]:
+    """Rows with one token an event, known or assumed; rows whose tokens are listed event by event."""
     single = ok & ((r.per_event == 1) | ((r.per_event == 0) & _without_usage(r)))
     listed = ok & (r.per_event == -1)
     listed[_row_of_event(r)[r.event_tokens == 0]] = False  # no tokens: the next one's gap is unknown
-    gaps_us = gaps_of(r, single)
-    if listed.any():
-        tokens = r.event_tokens[np.repeat(listed, np.diff(r.event_start)) & _is_later_event(r)]
-        gaps_us = np.concatenate([gaps_us, np.repeat(gaps_of(r, listed) / tokens, tokens)])
-    return gaps_us, bool((single | listed).any() or not ok.any())
+    return single, listed
+
+
+def _later_tokens(r: Records, listed: Mask) -> NDArray[np.uint32]:
+    return r.event_tokens[np.repeat(listed, np.diff(r.event_start)) & _is_later_event(r)]
 
 
 def _row_of_event(r: Records) -> NDArray[np.int64]:

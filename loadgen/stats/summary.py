@@ -29,7 +29,10 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that met every limit; `attainment` is their share of offered, `rps` None for a burst."""
+    """Requests that met every limit; `attainment` is their share of offered, `rps` None for a burst.
+
+    `limits_s` is empty where classes differ: each request was held to those of its own.
+    """
 
     limits_s: dict[str, float]
     good: int
@@ -38,6 +41,8 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
 
     def limits(self) -> str:
         """In words: `TTFT <= 500ms and TPOT <= 50ms`."""
+        if not self.limits_s:
+            return "the limits of its class"
         limits = self.limits_s.items()
         return " and ".join(f"{k.removesuffix('_s').upper()} <= {show_duration(v)}" for k, v in limits)
 
@@ -51,6 +56,65 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """The measured rows of one class, or of some turns of conversations; figures as in the Summary.
+
+    `metrics`: ttft_s, e2e_s, tpot_s, itl_s, output_tokens.
+    """
+
+    offered: int
+    outcomes: dict[str, int]
+    rejection_rate: float | None
+    error_rate: float | None
+    metrics: dict[str, Distribution]
+    goodput: Goodput | None
+
+
+ArrivalsVerdict = Literal["as asked", "departs", "not tested", "closed"]
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """Were requests sent as the plan says, and did they arrive by the law that the scenario declares?
+
+    `verdict`: departs where either is not so; not tested and closed where no law can be tested and the plan
+    was kept. `on_time`: the share of the `sent` rows that started within `tolerance_s` of due. `p_values`:
+    of each test against the law; `p`: the least, times their number (Bonferroni).
+    """
+
+    verdict: ArrivalsVerdict
+    text: str
+    sent: int
+    on_time: float | None
+    tolerance_s: float
+    lag_p99_s: float | None
+    lag_max_s: float | None
+    p_values: dict[str, float]
+    p: float | None
+
+
+Verdict = Literal["PASS", "FAIL", "UNRESOLVED", "INVALID"]
+
+
+class SloResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One SLO, judged. `value`, with its one-sided bounds, is what the decision hangs on.
+
+    That is, for pNN and share, the share of the offered within the limits; the share of refused; a mean, or a
+    largest value, in seconds; a rate. `n`: how many it is of; `n_effective`: as many independent ones would
+    tell as much. `n_to_decide`: how many would, were the value to stay.
+    """
+
+    slo: str
+    class_: str | None = msgspec.field(default=None, name="class")
+    verdict: Verdict
+    reason: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    n_effective: float | None
+    n_to_decide: int | None
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, tokens, requests per second throughout; None where a figure is not defined.
 
@@ -60,7 +124,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     `asked`: the load in words. `window_*_s`: the part that rates are over; an interrupted run's ends where it
     did. `held_back`: measured requests that had to wait for a place under `max_concurrency`; None without
-    one, which makes a run partly closed loop.
+    one, which makes a run partly closed loop. `retries`: attempts of measured requests that were followed by
+    another. `verdict`: of all SLOs together, None without any.
     """
 
     run_id: str
@@ -108,6 +173,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     validity: Literal["VALID", "INVALID"]
     itl_valid: bool
     rows_seen: dict[str, int]
+
+    certificate: Certificate | None = None
+    closed_loop: bool = False
+    retries: int = 0
+    by_class: dict[str, Part] = {}
+    by_turn: dict[str, Part] = {}
+    slos: list[SloResult] = []
+    verdict: Verdict | None = None
 
 
 def to_json(summary: Summary) -> bytes:

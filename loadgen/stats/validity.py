@@ -1,52 +1,31 @@
-"""Can the measurement be trusted? Every limit is in LIMITS; changing one is a commit of its own."""
+"""Can the measurement be trusted? Each finding, against its limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Floats, Outcome
 from loadgen.run import Health, Run
-from loadgen.stats.law import declared, departures
+from loadgen.stats.limits import LIMITS
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import rank
-from loadgen.stats.summary import Distribution, Finding
-from loadgen.units import about, show_rate
+from loadgen.stats.summary import Certificate, Distribution, Finding
+from loadgen.units import about
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a finding's figure is held against."""
-
-    lag_s: float = 2e-3  # p99 of the send lag, or:
-    lag_of_ttft: float = 0.02  # this share of the median TTFT, whichever is larger
-    late_rows: float = 0.05  # rows later than one mean arrival gap
-    stall_p99_9_s: float = 20e-3
-    stall_max_s: float = 250e-3
-    stall_of_gap: float = 0.05  # mean stall as a share of the median chunk gap
-    started: float = 0.999
-    unsent: float = 0.001
-    clock_jump_s: float = 0.5
-    arrivals_p: float = 1e-4
-    prompt_off: float = 0.05
-    output_off: float = 0.01
-    zero_gaps: float = 0.5
-    zero_gaps_from: int = 3  # a row with fewer gaps says nothing about buffering
-
-
-LIMITS = Limits()
 _NAMED = 10  # requests that a finding names
 OTHER_LENGTHS = "output_tokens"  # the work was not the one asked for: no comparison
 ZERO_GAPS = "zero_gaps"  # leaves ITL without a judgement, though TTFT and E2E stand
 
 
-def judge_validity(run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None) -> list[Finding]:
+def judge_validity(
+    run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, certificate: Certificate
+) -> list[Finding]:
     """What speaks against the run's figures, or what a reader should know of them; empty for a clean run."""
     health, less = run.header.health, _less(run)
     found = [*_wholeness(run), *_send_lag(run, metrics, offered_rps, less), *_sent(run, less)]
-    found += [*_stuck(run), *_tokens(run), *_zero_gaps(run), *_arrivals(run)]
+    found += [*_stuck(run), *_tokens(run), *_zero_gaps(run), *_arrivals(certificate)]
     return found + list(_client(health, metrics, less)) if health else found
 
 
@@ -185,20 +164,14 @@ def _zero_gaps(run: Run) -> Iterator[Finding]:
         )
 
 
-def _arrivals(run: Run) -> Iterator[Finding]:
-    law, r = declared(run), run.records
-    bounded = r.measured & (r.has(Outcome.UNSENT) | ~np.isnan(r.slot_s))
-    if law is None or bounded.any():  # the user's own bound changed it
-        return
-    for found in departures(run, law):
-        if found.p < LIMITS.arrivals_p:
-            yield Finding(
-                name="arrivals",
-                effect="warning",
-                text=f"requests did not arrive as {law.kind} at {show_rate(law.rate_rps)}: {found.test} has "
-                f"p = {found.p:.0e}; the limit is {LIMITS.arrivals_p:.0e}",
-                remedy="the figures hold for the load as it was: look for a late client or lost rows",
-            )
+def _arrivals(certificate: Certificate) -> Iterator[Finding]:
+    if certificate.verdict == "departs":
+        yield Finding(
+            name="arrivals",
+            effect="warning",
+            text=f"the arrivals are not those asked for: {certificate.text.removeprefix('departs: ')}",
+            remedy="the figures hold for the load as it was: look for a late client or lost rows",
+        )
 
 
 def _client(health: Health, metrics: Mapping[str, Distribution], less: str) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.laws import Constant, Gamma
+from loadgen.laws import Constant, Gamma, Poisson
 from loadgen.records import Floats, Mask, Records
 from loadgen.run import Run
-from loadgen.stats.law import declared
+from loadgen.stats.certificate import declared
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import describe
 from loadgen.stats.summary import Summary
@@ -89,14 +89,14 @@ def _duration_s(run: Run) -> float | None:
 def _arrivals(run: Run) -> dict[str, Any]:
     """Its burstiness is the gamma shape: infinity, as text, for constant gaps. A burst's rate is infinite."""
     law = declared(run)
-    if law is None:
+    if not isinstance(law, Poisson | Gamma | Constant):
         return {"request_rate": "inf" if run.header.window_by == "burst" else None, "burstiness": None}
-    shape = "inf" if isinstance(law, Constant) else law.burstiness if isinstance(law, Gamma) else 1.0
+    shape = "inf" if isinstance(law, Constant) else law.shape if isinstance(law, Gamma) else 1.0
     return {"request_rate": law.rate_rps, "burstiness": shape}
 
 
 def _good(summary: Summary, ok: Mask, ttft_s: Floats, tpot_s: Floats, e2el_s: Floats) -> int | None:
-    if summary.goodput is None:
+    if summary.goodput is None or not summary.goodput.limits_s:  # it knows one set of limits
         return None
     values = {"ttft": ttft_s, "tpot": np.nan_to_num(tpot_s), "e2e": e2el_s}  # a TPOT of one token is 0 there
     met = [values[name] <= limit_s for name, limit_s in summary.goodput.limits_s.items()]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.records import Outcome, RequestRecord
 from loadgen.load import Goodput as Limits
+from loadgen.records import Outcome, RequestRecord
 from loadgen.stats.goodput import goodput
 from loadgen.stats.summary import Goodput
 from tests.records import failed, ok, run_of

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import Health, RunWriter, load
-from loadgen.stats import Distribution, Finding, Goodput, Summary, from_json, summarize, to_json, vllm_result
+from loadgen.stats import (
+    Certificate,
+    Distribution,
+    Finding,
+    Goodput,
+    Summary,
+    from_json,
+    summarize,
+    to_json,
+    vllm_result,
+)
 from tests.records import SCENARIO, failed, header, ok, run_of
 from tests.test_run import any_record
 
@@ -127,6 +137,18 @@ def test_a_whole_summary_by_hand() -> None:
         validity="INVALID",
         itl_valid=False,
         rows_seen={"warmup": 1, "measured": 11, "tail": 1},
+        certificate=Certificate(
+            verdict="not tested",
+            text="not tested: rows written out have no law; 100.0% of 11 requests started within 9.5ms of "
+            "due (p99 900us, most 1ms late)",
+            sent=11,
+            on_time=1.0,
+            tolerance_s=pytest.approx(0.0095),  # a hundredth of 9.5 s / 10
+            lag_p99_s=pytest.approx(0.0009),
+            lag_max_s=pytest.approx(0.001),
+            p_values={},
+            p=None,
+        ),
     )
     for field in Summary.__struct_fields__:
         assert getattr(summary, field) == getattr(expected, field), field
@@ -188,6 +210,17 @@ def test_tokens_of_what_we_aborted_ourselves_are_not_wasted() -> None:
     assert summarize(run_of([broken, aborted, ok(2, 2.0)])).wasted_tokens == 2
 
 
+EVERY_SLO = [
+    *(
+        "p99(ttft) <= 1s",
+        "p50(itl) <= 9ms",
+        "mean(tpot) <= 1s",
+        "mean(itl) <= 9ms",
+        "max(longest_stall) <= 1s",
+    ),
+    *("share(ttft <= 1s, tpot <= 9ms) >= 90%", "rejection_rate <= 1%", "error_rate <= 0%", "goodput >= 1/s"),
+    "output_tokens_per_s >= 1",
+]
 EDGES = {
     "no rows": [],
     "one row": [ok(0)],
@@ -209,7 +242,7 @@ EDGES = {
 def test_a_run_at_the_edge_has_a_summary_without_a_warning(rows: list[RequestRecord], by: str) -> None:
     """Nothing offered, nothing ok, one instant for all: figures or None, no division by nothing."""
     asked = {"load": {"arrivals": {"kind": "poisson", "rate": "5/s"}, "max_concurrency": 2}}
-    asked |= {"goodput": {"ttft": "1s", "tpot": "1s", "e2e": "1s"}}
+    asked |= {"goodput": {"ttft": "1s", "tpot": "1s", "e2e": "1s"}, "slos": EVERY_SLO}
     for scenario in (asked, {}):
         run = run_of(rows, window_by=by, scenario=scenario, health=Health())
         summary = summarize(run)
@@ -237,6 +270,7 @@ def test_a_summary_reads_back_from_its_json() -> None:
 def test_any_run_has_a_summary_in_strict_json(records: list[RequestRecord], by: str, is_cut: bool) -> None:
     """Whatever happened, including nothing, there is no NaN, no infinity, no warning; shares are shares."""
     asked = {"load": {"arrivals": {"kind": "poisson", "rate": "5/s"}}, "goodput": {"ttft": "1s"}}
+    asked |= {"slos": EVERY_SLO}
     run = run_of(records, window_by=by, interrupted=is_cut, scenario=asked, health=Health())
     summary = summarize(run)
 

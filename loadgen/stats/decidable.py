@@ -1,0 +1,111 @@
+"""Can a plan decide its SLOs? Said before anything is sent: afterwards it is too late to ask for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from loadgen.laws import Closed
+from loadgen.load import RequestClass
+from loadgen.scenario import Scenario
+from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Rate, Refused, Slo, Within, parse
+from loadgen.stats.bounds import BLOCKS, clean_n, least, share_bounds
+from loadgen.workload import lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """How many requests, or gaps, show that a share is at least its limit; None: no number does.
+
+    `clean`: where none misses. `half`: where half as many miss as may. Requests in a queue are alike, so that
+    more may be needed.
+    """
+
+    clean: int | None
+    half: int | None
+
+
+def needed(slo: Slo) -> Needed | None:
+    """For an SLO of a share; None for any other, whose need depends on how its values vary."""
+    if not isinstance(slo, Within | Refused):
+        return None
+    limit = slo.least if isinstance(slo, Within) else 1 - slo.most
+    if limit in (0, 1):
+        return Needed(None, None) if limit else Needed(1, 1)
+    half = (1 + limit) / 2
+    return Needed(clean_n(limit), least(lambda n: share_bounds(half * n, n)[0] >= limit))
+
+
+def sayings(scenario: Scenario, rows: int, span_s: float | None) -> list[str]:
+    """A line for each SLO that `rows` measured requests, over `span_s` seconds, may leave undecided.
+
+    `span_s` None: a load without a rate, whose minutes cannot be told.
+    """
+    load = scenario.load
+    classes = load.mixture
+    weight = sum(own.weight for own in classes.values())
+    said = []
+    if scenario.slos or any(own.slos for own in classes.values()):
+        said += _of_the_loop(scenario)
+    per_row_s = span_s / rows if span_s and rows else None
+    said += _of_class("", scenario.slos, rows, per_row_s, [*classes.values()])
+    for name, own in classes.items():
+        share = own.weight / weight
+        own_s = per_row_s / share if per_row_s else None
+        said += _of_class(f"{name}: ", own.slos, round(rows * share), own_s, [own])
+    return said
+
+
+def _of_the_loop(scenario: Scenario) -> list[str]:
+    if isinstance(scenario.load.arrivals, Closed) or scenario.load.max_concurrency is not None:
+        return ["a closed loop waits for slow answers: no SLO of latency, refusals or goodput can PASS"]
+    return []
+
+
+def _of_class(
+    prefix: str, slos: tuple[str, ...], rows: int, per_row_s: float | None, classes: list[RequestClass]
+) -> list[str]:
+    parsed = {text: parse(text) for text in slos}
+    bounded = {slo.rate for slo in parsed.values() if isinstance(slo, Refused)}
+    said = []
+    for text, slo in parsed.items():
+        if isinstance(slo, Mean) and bounded != {*REFUSALS}:
+            said.append(f"{prefix}{text}: can PASS only with SLOs of rejection_rate and error_rate beside it")
+        said += [f"{prefix}{text}: {words}" for words in _of(slo, rows, per_row_s, classes)]
+    return said
+
+
+def _of(slo: Slo, rows: int, per_row_s: float | None, classes: list[RequestClass]) -> list[str]:
+    if isinstance(slo, Mean | Rate) and rows < 2 * BLOCKS:
+        return [f"{rows:,} requests are too few for an interval: {_many(2 * BLOCKS, per_row_s)} are needed"]
+    if isinstance(slo, AllWithin):
+        return ["judges the requests of this run, and says nothing of others"]
+    if (need := needed(slo)) is None:
+        return []
+    if need.clean is None or need.half is None:
+        return ["no number of requests can show it; it can only FAIL"]
+    is_pooled = isinstance(slo, Within) and bool({*slo.limits_s} & {*POOLED})
+    each = _gaps_a_request(classes) if is_pooled else 1.0
+    if each is None:
+        return []
+    clean, half = ceil(need.clean / each), ceil(need.half / each)
+    if rows >= half:
+        return []
+    often = f"{_many(half, per_row_s)} where half of the misses it allows occur"
+    if rows >= clean:
+        return [f"{rows:,} requests decide it where hardly any misses; it takes {often}"]
+    return [f"{rows:,} requests cannot show it: it takes {_many(clean, per_row_s)} without a miss, {often}"]
+
+
+def _gaps_a_request(classes: list[RequestClass]) -> float | None:
+    """In the mean, as asked; None where only a trace knows, or there is none."""
+    means = [lengths.exact_mean(own.output_tokens) if own.output_tokens else None for own in classes]
+    weights = [own.weight for own in classes]
+    known = [mean * weight for mean, weight in zip(means, weights, strict=True) if mean is not None]
+    gaps = sum(known) / sum(weights) - 1
+    return gaps if len(known) == len(classes) and gaps > 0 else None
+
+
+def _many(requests: int, per_row_s: float | None) -> str:
+    minutes = f" ({requests * per_row_s / 60:.1f} minutes)" if per_row_s else ""
+    return f"{requests:,}{minutes}"

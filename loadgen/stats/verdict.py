@@ -1,0 +1,229 @@
+"""SLOs, judged: PASS and FAIL only where there was enough to tell by, and the measurement can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+
+from loadgen.records import Floats, Mask, Records
+from loadgen.run import Run
+from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Rate, Refused, Slo, Within, parse
+from loadgen.stats import flow
+from loadgen.stats.bounds import BLOCKS, deciding_n, effective_n, margin, ratio_error, share_bounds
+from loadgen.stats.goodput import are_good, limits_by_class, meets
+from loadgen.stats.metrics import EXCUSED, gap_columns, owed_gaps, per_request, sums_by_row
+from loadgen.stats.outcomes import erred, rejected
+from loadgen.stats.parts import of_class
+from loadgen.stats.summary import SloResult, Summary, Verdict
+
+_WORST_FIRST: tuple[Verdict, ...] = ("INVALID", "FAIL", "UNRESOLVED", "PASS")
+_OF_GAPS = {*POOLED, "longest_stall"}  # not to be judged where ITL is not
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """What was found of `n` requests or gaps, its bounds, and how many `times` the requests would decide."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    n_effective: float | None = None
+    times: float | None = None
+
+
+def judge(run: Run, s: Summary) -> list[SloResult]:
+    """Every SLO of the scenario, then those of its classes. `s`: the run's summary."""
+    results = _judged(None, run, run.asked("slos") or [], s)
+    for name, asked in (run.asked("load", "classes") or {}).items():
+        if texts := asked.get("slos"):
+            results += _judged(name, of_class(run, name), texts, s)
+    return results
+
+
+def overall(results: list[SloResult]) -> Verdict | None:
+    """INVALID before FAIL before UNRESOLVED before PASS; None without any SLO."""
+    return min((result.verdict for result in results), key=_WORST_FIRST.index, default=None)
+
+
+def _judged(name: str | None, run: Run, texts: list[str], s: Summary) -> list[SloResult]:
+    slos = {text: parse(text) for text in texts}
+    bounded = {slo.rate for slo in slos.values() if isinstance(slo, Refused)}
+    return [
+        _result(name, run, text, slo, s, means_stand=bounded == {*REFUSALS}) for text, slo in slos.items()
+    ]
+
+
+def _result(name: str | None, run: Run, text: str, slo: Slo, s: Summary, *, means_stand: bool) -> SloResult:
+    figure = _figure(run, slo)
+    verdict, reason = _verdict(slo, figure, s, means_stand=means_stand)
+    needed = None
+    if verdict == "UNRESOLVED" and not reason:
+        needed = ceil(figure.times * run.records.offered.sum()) if figure.times else None
+        reason = _undecided(needed, flow.offered_rps(run))
+    return SloResult(
+        slo=text,
+        class_=name,
+        verdict=verdict,
+        reason=reason,
+        value=figure.value,
+        low=figure.low,
+        high=figure.high,
+        n=figure.n,
+        n_effective=figure.n_effective,
+        n_to_decide=needed,
+    )
+
+
+# --- the decision -------------------------------------------------------------------------------------------
+
+
+def _verdict(slo: Slo, figure: _Figure, s: Summary, *, means_stand: bool) -> tuple[Verdict, str]:
+    """And why, where the figure alone does not say it."""
+    if s.validity == "INVALID":
+        return "INVALID", "the measurement cannot be trusted"
+    if not s.itl_valid and _OF_GAPS & _metrics(slo):
+        is_invalid = any(finding.effect == "invalid_itl" for finding in s.findings)
+        return "INVALID" if is_invalid else "UNRESOLVED", "ITL is not judged: see the findings"
+    if figure.value is None:
+        return "UNRESOLVED", "this run has no such figure"
+    if figure.low is None or figure.high is None:
+        return "UNRESOLVED", f"fewer than two requests in each of {BLOCKS} blocks: too few for an interval"
+    decided = _decided(slo, figure.low, figure.high)
+    doubt = next(_doubts(slo, s, means_stand=means_stand), "") if decided == "PASS" else ""
+    return ("UNRESOLVED" if doubt else decided), doubt
+
+
+def _decided(slo: Slo, low: float, high: float) -> Verdict:
+    match slo:
+        case Within(least=limit) | Rate(least=limit):
+            return "PASS" if low >= limit else "FAIL" if high < limit else "UNRESOLVED"
+        case Refused(most=limit) | Mean(limit_s=limit):
+            return "PASS" if high <= limit else "FAIL" if low > limit else "UNRESOLVED"
+        case AllWithin():
+            return "PASS" if low == 1 else "FAIL"
+
+
+def _doubts(slo: Slo, s: Summary, *, means_stand: bool) -> Iterator[str]:
+    """Why what looks like a PASS is none."""
+    is_throughput = isinstance(slo, Rate) and slo.rate == "output_tokens_per_s"
+    if s.closed_loop and not is_throughput:
+        yield "a closed loop waits for slow answers, so it passes no SLO of an open one"
+    if s.partly_closed_loop and not is_throughput:
+        yield "with max_concurrency the loop is partly closed, so it passes no SLO of an open one"
+    if s.overloaded and not is_throughput and not isinstance(slo, Refused):
+        yield "overloaded: the figure depends on how long one measured"
+    if isinstance(slo, Mean) and not means_stand:
+        yield "a mean is of ok requests: it passes only with SLOs of rejection_rate and error_rate beside it"
+
+
+def _metrics(slo: Slo) -> set[str]:
+    match slo:
+        case Within(limits_s=limits_s):
+            return {*limits_s}
+        case AllWithin(metric=metric) | Mean(metric=metric):
+            return {metric}
+        case _:
+            return set()
+
+
+def _undecided(needed: int | None, offered_rps: float | None) -> str:
+    if needed is None:
+        return "the figure is too near its limit for any number of requests to decide"
+    time = f", {needed / offered_rps / 60:.1f} minutes at this rate" if offered_rps else ""
+    return f"too few to tell: about {needed:,} requests would{time}"
+
+
+# --- the figures --------------------------------------------------------------------------------------------
+
+
+def _figure(run: Run, slo: Slo) -> _Figure:
+    match slo:
+        case Within(limits_s=limits_s, least=limit):
+            return _share(*_in_time(run.records, *_hits(run.records, limits_s)), limit)
+        case Refused(rate=rate, most=limit):
+            refused = (rejected if rate == "rejection_rate" else erred)(run.records)
+            return _share(*_in_time(run.records, refused, run.records.offered), limit)
+        case AllWithin(metric=metric, limit_s=limit):
+            hits, of = _hits(run.records, {metric: limit})
+            share = float(hits.sum() / of.sum()) if of.any() else None
+            return _Figure(share, share, share, int(of.sum()))
+        case Mean(metric=metric, limit_s=limit):
+            sums, counts = _in_time(run.records, *_values(run.records, metric))
+            mean = float(sums.sum() / counts.sum()) if counts.any() else None
+            return _ratio(sums, counts, mean, limit, int(counts.sum()))
+        case Rate(least=limit):
+            value, tops, seconds = _by_block(run, slo.rate)
+            return _ratio(tops, seconds, value, limit, int(run.records.offered.sum()))
+
+
+def _share(hits: Floats, of: Floats, limit: float) -> _Figure:
+    n = int(of.sum())
+    if not n:
+        return _Figure()
+    share = float(hits.sum()) / n
+    independent = effective_n(share, n, ratio_error(hits, of))
+    needed = deciding_n(share, limit)
+    times = None if needed is None else needed / independent
+    return _Figure(share, *share_bounds(share * independent, independent), n, independent, times)
+
+
+def _ratio(tops: Floats, bottoms: Floats, value: float | None, limit: float, n: int) -> _Figure:
+    error = ratio_error(tops, bottoms)
+    if value is None or error is None:
+        return _Figure(value, n=n)
+    off = margin(error)
+    times = None if value == limit else (off / (value - limit)) ** 2
+    return _Figure(value, value - off, value + off, n, times=times)
+
+
+def _in_time(r: Records, tops: Floats | Mask, bottoms: Floats | Mask) -> tuple[Floats, Floats]:
+    """Of the offered rows, in order of due."""
+    rows = np.flatnonzero(r.offered)
+    rows = rows[np.argsort(r.due_s[rows], kind="stable")]
+    return tops[rows].astype(float), bottoms[rows].astype(float)
+
+
+def _hits(r: Records, limits_s: dict[str, float]) -> tuple[Floats | Mask, Floats | Mask]:
+    """Of each row, how many requests (one) or gaps are within the limits, and how many there are in all."""
+    first = next(iter(limits_s))
+    if first in POOLED:
+        gaps_s, times = gap_columns(r, first)
+        if r.answered.any() and not times.any():
+            return np.zeros(len(r)), np.zeros(len(r))  # no answer's tokens are known one by one
+        hits = sums_by_row(r, times * (gaps_s <= limits_s[first]))
+        return hits, sums_by_row(r, times) + owed_gaps(r)
+    columns = per_request(r)
+    excused = r.answered.copy()
+    for metric in limits_s:
+        excused &= np.isnan(columns[f"{metric}_s"]) & (f"{metric}_s" in EXCUSED)
+    return meets(r, columns, limits_s) & ~excused, r.offered & ~excused
+
+
+def _values(r: Records, metric: str) -> tuple[Floats, Floats | Mask]:
+    """Of each ok row, the sum of the metric's values and their number."""
+    if metric in POOLED:
+        gaps_s, times = gap_columns(r, metric)
+        return sums_by_row(r, gaps_s * times), sums_by_row(r, times)
+    values = per_request(r)[f"{metric}_s"]
+    has = r.answered & ~np.isnan(values)
+    return np.where(has, values, 0.0), has
+
+
+def _by_block(run: Run, rate: str) -> tuple[float | None, Floats, Floats]:
+    """The rate in the window, and what there was of it, and seconds, in many short stretches of that."""
+    window, r = flow.window_s(run), run.records
+    if window is None or (rate == "goodput" and not any(limits_by_class(run).values())):
+        return None, np.zeros(0), np.zeros(0)
+    edges = np.linspace(*window, 2 * BLOCKS + 1)
+    if rate == "goodput":
+        good_s = r.due_s[are_good(run)]
+        counts = np.histogram(good_s, edges)[0].astype(float)
+        offered = flow.offered_rps(run) or 0.0
+        return offered * len(good_s) / max(int(r.measured.sum()), 1), counts, np.diff(edges)
+    tokens = np.array([flow.tokens_between(r, a, b) for a, b in pairwise(edges)])
+    return float(tokens.sum() / (window[1] - window[0])), tokens, np.diff(edges)
