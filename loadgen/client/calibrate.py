@@ -11,7 +11,7 @@ from loadgen.plan import Plan
 from loadgen.workload.words import Calibration, census
 
 
-class Uncounted(Exception):
+class UncountedError(Exception):
     """Why it is not known how many tokens a prompt is to the server."""
 
 
@@ -19,13 +19,13 @@ async def calibrate(
     count: Callable[[str], Awaitable[int]], mean_tokens: float, salt: str
 ) -> tuple[Calibration | None, str]:
     """What the server's count of two prompts says, and a note about it for the user; None where it says
-    nothing. `count` asks for the tokens of a prompt, or raises Uncounted. `mean_tokens`: of the load's
+    nothing. `count` asks for the tokens of a prompt, or raises UncountedError. `mean_tokens`: of the load's
     prompts. Both prompts are salted, and a cache that answers some of one changes no count.
     """
     try:
         texts = [census(times, f"{salt} {times}") for times in (1, 2)]
         found = _solved([(len(text.split()), await count(text)) for text in texts])
-    except Uncounted as why:
+    except UncountedError as why:
         return None, f"prompts are uncalibrated, each word is taken for a token: {why}"
     return found, (
         f"prompts: the server counts {found.per_word:.3g} tokens a word and {found.overhead:.0f} around a "
@@ -38,7 +38,9 @@ def _solved(counts: list[tuple[int, int]]) -> Calibration:
     (few, tokens), (many, more_tokens) = counts
     per_word = (more_tokens - tokens) / (many - few)
     if per_word <= 0:
-        raise Uncounted(f"the server counts {tokens} tokens for {few} words, and {more_tokens} for {many}")
+        raise UncountedError(
+            f"the server counts {tokens} tokens for {few} words, and {more_tokens} for {many}"
+        )
     return Calibration(per_word, tokens - per_word * few)
 
 

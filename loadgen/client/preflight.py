@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from loadgen.client.answer import misfit
-from loadgen.client.calibrate import Uncounted, calibrate
+from loadgen.client.calibrate import UncountedError, calibrate
 from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.request import body
 from loadgen.client.stream import Stream
@@ -78,7 +78,7 @@ async def preflight(
             _judge(inquiry, response, stream, models)
             notes += _remarks(response, stream, ignore_eos=ignore_eos)
         calibration = None
-        if mean_of_words is not None and stream.usage is not None:
+        if mean_of_words is not None:
             calibration, note = await calibrate(probe.count, mean_of_words, token_hex(8))
             notes.append(note)
     facts = inquiry.masked({"model": model, "models": models} | _facts(response, stream))
@@ -102,16 +102,16 @@ class _Probe:
         return response, _stream(response)
 
     async def count(self, prompt: str) -> int:
-        """Its tokens as the server counts them. Raises Uncounted."""
+        """Its tokens as the server counts them. Raises UncountedError."""
         try:
             response, stream = await self.ask(prompt, 1)
         except Unreachable as trouble:
-            raise Uncounted(str(trouble)) from None
+            raise UncountedError(str(trouble)) from None
         if response.status != 200 or stream.error is not None:
             words = stream.error[1] if stream.error else self._inquiry.words(response)
-            raise Uncounted(f"the server answered {response.status}: {words}")
+            raise UncountedError(f"the server answered {response.status}: {words}")
         if stream.usage is None or stream.usage.prompt_tokens is None:
-            raise Uncounted("the server does not say how many tokens a prompt has")
+            raise UncountedError("the server does not say how many tokens a prompt has")
         return stream.usage.prompt_tokens
 
 
