@@ -32,8 +32,6 @@ def opened(path: str | Path, mode: str = "rb", **how: Any) -> Iterator[IO[Any]]:
         with Path(path).open(mode, **how) as file:
             yield file
     except (OSError, ValueError) as problem:  # ValueError: a path that no file can have
-        if isinstance(problem, RowError):
-            raise
         raise mistake(path, f"cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
 
 

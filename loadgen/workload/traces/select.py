@@ -14,7 +14,7 @@ from loadgen.workload.traces import sessions
 from loadgen.workload.traces.columns import Columns
 from loadgen.workload.traces.lines import mistake
 from loadgen.workload.traces.prompts import ESTIMATED
-from loadgen.workload.traces.trace import Lengths, Trace, TraceFacts
+from loadgen.workload.traces.trace import Spread, Trace, TraceFacts
 
 Places = NDArray[np.intp]
 
@@ -36,7 +36,7 @@ def selected(rows: Columns, block_tokens: int | None) -> Trace:
         due_ns=due,
         prompt_tokens=prompt,
         output_tokens=output,
-        facts=_facts(rows, read, outside, due, prompt, output),
+        facts=_facts(rows, read, outside, due, prompt, output, session),
         texts=_by_place(rows.texts, places),
         ids=_by_place(rows.ids, places),
         bodies=_by_place(rows.bodies, places),
@@ -143,6 +143,7 @@ def _facts(
     due: NDArray[np.int64] | None,
     prompt: NDArray[np.int32],
     output: NDArray[np.int32],
+    session: NDArray[np.int64] | None,
 ) -> TraceFacts:
     span_s, rate, cv = _flow(due)
     return TraceFacts(
@@ -156,8 +157,9 @@ def _facts(
         span_s=span_s,
         rate_rps=rate,
         gap_cv=cv,
-        prompt=Lengths.of(prompt),
-        output=Lengths.of(output[output > 0]) if output.any() else None,
+        sessions=None if session is None else int(session.max()) + 1,
+        prompt=Spread.of(prompt),
+        output=Spread.of(output[output > 0]) if output.any() else None,
         warnings=tuple(_warnings(rows, due)),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,16 +64,13 @@ def by_blocks(
     A row continues the latest earlier row whose full blocks, two or more, are all at the beginning of its
     own, which has more; each row is continued once.
     """
-    found, trie, last_at = _Conversations(), dict[tuple[int, int], int](), dict[int, int]()
+    found, trie, ends_at = _Conversations(), dict[tuple[int, int], int](), dict[int, list[int]]()
     for row, full in enumerate((prompt_tokens // blocks.tokens).tolist()):
         node, path = 0, []
         for block in blocks.of(row)[:full]:
             node = trie.setdefault((node, block), len(trie) + 1)
             path.append(node)
-        earlier = [(last_at[at], at) for at in path[FEWEST_BLOCKS - 1 : -1] if at in last_at]
-        before, at = max(earlier, default=(None, 0))
-        last_at.pop(at, None)
-        found.add(before)
-        if len(path) >= FEWEST_BLOCKS:
-            last_at[node] = row
+        earlier = [ends_at[at] for at in path[FEWEST_BLOCKS - 1 : -1] if ends_at.get(at)]
+        found.add(max(earlier, key=itemgetter(-1)).pop() if earlier else None)
+        ends_at.setdefault(node, []).append(row)
     return found.columns()

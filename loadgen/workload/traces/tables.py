@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from loadgen.workload.traces.columns import Columns
 from loadgen.workload.traces.lines import RowError, mistake, table
 from loadgen.workload.traces.prompts import sendable
-from loadgen.workload.traces.values import seconds_ns, stamp_ns, tokens
+from loadgen.workload.traces.values import decimal_ns, stamp_ns, tokens
 
 
 def azure(into: Columns) -> None:
@@ -17,7 +17,7 @@ def azure(into: Columns) -> None:
 
 def burstgpt(into: Columns) -> None:
     """BurstGPT, with or without session columns; seconds. A failure is a row of 0 response tokens."""
-    _timed(into, ("Timestamp", "Request tokens", "Response tokens"), seconds_ns)
+    _timed(into, ("Timestamp", "Request tokens", "Response tokens"), decimal_ns)
 
 
 def _timed(into: Columns, names: Sequence[str], instant: Callable[[str], int]) -> None:
@@ -75,7 +75,7 @@ def _own_places(into: Columns, header: list[str]) -> dict[str, int]:
 
 
 def _own_row(into: Columns, line: int, row: dict[str, str]) -> None:
-    due = seconds_ns(row["due"]) if "due" in row else None
+    due = decimal_ns(row["due"]) if "due" in row else None
     text = sendable(row["prompt"]) if "prompt" in row else None
     prompt = None if text == "" else tokens(row.get("prompt_tokens"), "prompt_tokens")
     if prompt is None and text:

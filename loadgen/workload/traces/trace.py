@@ -12,7 +12,7 @@ from loadgen.plan import Blocks, Text
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class Spread:
     """Of one column of token counts: its mean, and plain percentiles."""
 
     mean: float
@@ -20,7 +20,7 @@ class Lengths:
     p99: float
 
     @classmethod
-    def of(cls, tokens: NDArray[np.int32]) -> Lengths:
+    def of(cls, tokens: NDArray[np.int32]) -> Spread:
         p50, p99 = np.percentile(tokens, (50, 99))
         return cls(float(tokens.mean()), float(p50), float(p99))
 
@@ -35,7 +35,8 @@ class TraceFacts:
     read = kept + outside + dropped: `outside` the slice that was asked for; `dropped` by reason: zero_input,
     zero_output, missing_input, missing_output, unreadable, over_context. `span_s` from the first row kept to
     the last; `rate_rps` = (kept - 1) / span; `gap_cv` = standard deviation / mean of the gaps; all three None
-    where rows have no instants or one only. `prompt`, `output`: tokens; None where the file does not say.
+    where rows have no instants or one only. `sessions`: how many, where asked for. `prompt`, `output`:
+    tokens; None where the file does not say.
     """
 
     format: str
@@ -48,8 +49,9 @@ class TraceFacts:
     span_s: float | None
     rate_rps: float | None
     gap_cv: float | None
-    prompt: Lengths | None
-    output: Lengths | None
+    sessions: int | None
+    prompt: Spread | None
+    output: Spread | None
     warnings: tuple[str, ...]
 
     def describe(self) -> str:
@@ -57,6 +59,8 @@ class TraceFacts:
         said = [f"{self.file} ({self.format}): {self.kept:,} of {self.read:,} rows"]
         if self.rate_rps is not None:
             said.append(f"{self.span_s:,.6g}s, {self.rate_rps:.4g}/s, CV of gaps {self.gap_cv:.3g}")
+        if self.sessions is not None:
+            said.append(f"{self.sessions:,} sessions")
         said += [f"{name} {of}" for name, of in (("prompt", self.prompt), ("output", self.output)) if of]
         left = ({"outside the slice": self.outside} if self.outside else {}) | self.dropped
         if left:

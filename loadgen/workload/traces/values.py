@@ -35,17 +35,17 @@ def tokens(value: Any, name: str) -> int | None:
     return value
 
 
-def seconds_ns(text: str) -> int:
-    """Nanoseconds in a decimal number of seconds, exact to the last of them. Raises RowError."""
+def decimal_ns(text: str, unit_ns: int = NS) -> int:
+    """Nanoseconds in a decimal number, counted in `unit_ns`, exact to the last of them. Raises RowError."""
     if _NUMBER.fullmatch(text := text.strip()) is None:
-        raise RowError(f"the instant is {quoted(text)}: it must be a number of seconds")
-    return _near(int((Decimal(text) * NS).to_integral_value()))
+        raise RowError(f"the instant is {quoted(text)}: it must be a number")
+    return _near(int((Decimal(text) * unit_ns).to_integral_value()))
 
 
 def number_ns(value: Any, unit_ns: int) -> int:
     """Nanoseconds in a number of JSON, counted in `unit_ns`. Raises RowError."""
     if isinstance(value, str):
-        return _near(seconds_ns(value) * unit_ns // NS)
+        return decimal_ns(value, unit_ns)
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= _FAR_NS / unit_ns:
         raise RowError(f"the instant is {quoted(value)}: it must be a number")
     return _near(round(value * unit_ns))

@@ -24,8 +24,11 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 KEYS = st.sampled_from(
-    ["timestamp", "input_length", "output_length", "hash_ids", "chat_id", "parent_chat_id", "prompt", "body"]
-    + ["output_tokens", "request_id", "custom_id", "due", "prompt_tokens", "id", "conversations"]
+    [
+        *("timestamp", "input_length", "output_length", "hash_ids", "chat_id", "parent_chat_id"),
+        *("prompt", "output_tokens", "request_id", "body", "custom_id", "conversations"),
+        *("due", "prompt_tokens", "id"),
+    ]
 )
 CELLS = st.sampled_from(
     [

@@ -68,11 +68,11 @@ def test_a_row_continues_the_one_whose_full_blocks_it_begins_with(tmp_path: Path
 
 
 def test_the_latest_of_several_is_continued_and_each_only_once(tmp_path: Path) -> None:
-    """Two that began alike are continued one after the other, then there is none left."""
+    """Two that were alike are continued one after the other, the later first; then there is none left."""
     rows = hashed((1024, [1, 2]), (1024, [1, 2]), (1536, [1, 2, 3]), (1536, [1, 2, 4]), (1536, [1, 2, 5]))
-    found = turns(trace(tmp_path, "mooncake", rows, sessions=True))
-    assert found[2] == (1, 2)
-    assert found[3:] == [(2, 1), (3, 1)]  # the first is hidden behind the second, which was alike
+    found = trace(tmp_path, "mooncake", rows, sessions=True)
+    assert turns(found) == [(0, 1), (1, 1), (1, 2), (0, 2), (2, 1)]
+    assert found.facts.sessions == 3
 
 
 def test_one_block_in_common_may_be_a_system_prompt(tmp_path: Path) -> None:
