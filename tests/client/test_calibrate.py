@@ -56,7 +56,7 @@ async def look(answer: Answer, endpoint: str = CHAT, mean: float | None = 512) -
 
 
 async def test_words_are_calibrated_from_two_prompts_of_one_token_each() -> None:
-    """43 of the 128 words have an `a`: 1.3359375 tokens a word exactly, in whatever order they stand. Around a
+    """43 of the 128 words have an `a`: 1.3359375 tokens a word exactly, whatever their order. Around a
     prompt there are 9 and what its last word, of two tokens, has more than the mean.
     """
     found, requests = await look(counting(letters))
