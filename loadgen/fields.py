@@ -134,19 +134,19 @@ Duration = Annotated[_Seconds, AfterValidator(_positive), WithJsonSchema(_DURATI
 DurationOrZero = Annotated[
     _Seconds, AfterValidator(_not_negative), WithJsonSchema({"anyOf": [_DURATION, {"const": 0}]})
 ]
-_PerSecond = Annotated[
-    float,
-    BeforeValidator(rate_rps),
-    AfterValidator(_not_negative),
-    AfterValidator(_sendable),
-    PlainSerializer(show_rate),
-]
+_PerSecond = Annotated[float, BeforeValidator(rate_rps), PlainSerializer(show_rate)]
 Rate = Annotated[
     _PerSecond,
     AfterValidator(_positive),
+    AfterValidator(_sendable),
     WithJsonSchema({"anyOf": [_RATE, {"type": "number", "exclusiveMinimum": 0}]}),
 ]
-RateOrZero = Annotated[_PerSecond, WithJsonSchema({"anyOf": [_RATE, {"type": "number", "minimum": 0}]})]
+RateOrZero = Annotated[
+    _PerSecond,
+    AfterValidator(_not_negative),
+    AfterValidator(_sendable),
+    WithJsonSchema({"anyOf": [_RATE, {"type": "number", "minimum": 0}]}),
+]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from loadgen.cli import shaping
 from loadgen.faults import nearest
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.scenario import load as load_scenario
@@ -16,7 +17,6 @@ from loadgen.units import duration_s
 # flag -> key path in the scenario, of those whose value goes there as it is
 _KEYS = {
     "name": "name",
-    "seed": "seed",
     "drain": "drain",
     "base_url": "target.base_url",
     "model": "target.model",
@@ -25,10 +25,6 @@ _KEYS = {
     "connections": "target.connections",
     "ca_file": "target.ca_file",
     "insecure": "target.insecure",
-    "num_prompts": "load.num_requests",
-    "duration": "load.duration",
-    "input_len": "load.prompt_tokens",
-    "output_len": "load.output_tokens",
     "ignore_eos": "load.ignore_eos",
     "max_concurrency": "load.max_concurrency",
     "max_in_flight": "load.max_in_flight",
@@ -39,17 +35,13 @@ _KEYS = {
 }
 # flag -> the key paths that it decides otherwise
 _PARTS = {
-    "request_rate": ("load.arrivals.rate",),
-    "burstiness": ("load.arrivals.burstiness",),
-    "arrival": ("load.arrivals.kind", "load.arrivals"),
-    "warmup": ("load.warmup", "load.warmup_requests"),
     "no_tail": ("load.tail",),
     "header": ("target.headers",),
     "extra_body": ("target.extra_body",),
     "goodput": ("goodput",),
 }
 _FLAGS = {path: flag for flag, path in _KEYS.items()} | {
-    path: flag for flag, paths in _PARTS.items() for path in paths
+    path: flag for parts in (_PARTS, shaping.PATHS) for flag, paths in parts.items() for path in paths
 }
 _GOODPUT = {"ttft": "ttft", "tpot": "tpot", "e2el": "e2e", "e2e": "e2e"}
 _WHERE = "command line"
@@ -87,14 +79,19 @@ def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:
 
     Raises ScenarioError that names the flag.
     """
-    names = {*_KEYS, *_PARTS}
+    return laid(read(scenario) if scenario else None, params)
+
+
+def laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
+    """The same over a scenario that was read."""
+    names = {*_KEYS, *_PARTS, *shaping.PATHS}
     given = {name: value for name, value in params.items() if name in names and value not in (None, [], ())}
-    base = read(scenario) if scenario else None
     if base is not None and not given:
         return base
     data: dict[str, Any] = base.model_dump(mode="json", by_alias=True) if base else {"load": {}}
-    _take_arrivals(data["load"], given)
-    _take_stop(data["load"], given)
+    if "seed" in given:
+        data["seed"] = given["seed"]
+    shaping.shape(data["load"], given)
     for name, path in _KEYS.items():
         if name in given:
             _put(data, path, given[name])
@@ -113,7 +110,8 @@ def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:
 def _refuse_half(load: dict[str, Any]) -> None:
     if "arrivals" not in load:
         raise ScenarioError("say when requests arrive: give --request-rate, or a scenario")
-    if "num_requests" not in load and "duration" not in load:
+    by_itself = (load["arrivals"] or {}).get("kind") == "trace"
+    if "num_requests" not in load and "duration" not in load and not by_itself:
         raise ScenarioError("say when the load ends: give --num-prompts or --duration")
 
 
@@ -129,47 +127,7 @@ def _in_flags(found: re.Match[str]) -> str:
     steps = found[1].split(".")
     paths = (".".join(steps[:end]) for end in range(len(steps), 0, -1))
     flag = next((_FLAGS[path] for path in paths if path in _FLAGS), None)
-    return found[0] if flag is None else f"--{flag.replace('_', '-')}"
-
-
-def _take_arrivals(load: dict[str, Any], given: dict[str, Any]) -> None:
-    """--request-rate, --burstiness and --arrival; an infinite rate is a burst, as vLLM has it."""
-    kind, rate, burstiness = given.get("arrival"), given.get("request_rate"), given.get("burstiness")
-    if kind is None and rate is None and burstiness is None:
-        return
-    endless = str(rate).lower() in ("inf", "infinity")
-    if endless or kind == "burst":
-        if kind not in (None, "burst") or not (endless or rate is None):
-            raise ScenarioError(f"--arrival {kind} and --request-rate {rate} contradict each other")
-        load["arrivals"] = {"kind": "burst"}
-        return
-    if burstiness is not None and kind not in (None, "gamma"):
-        raise ScenarioError(f"--burstiness needs --arrival gamma, not {kind}")
-    old = load.get("arrivals") or {}
-    new: dict[str, Any] = {
-        "kind": kind or ("gamma" if burstiness is not None else old.get("kind", "poisson"))
-    }
-    new["rate"] = rate if rate is not None else old.get("rate")
-    if new["rate"] is None:
-        raise ScenarioError(f"{new['kind']} arrivals need --request-rate")
-    if burstiness is not None:
-        new["burstiness"] = burstiness
-    elif new["kind"] == "gamma" and "burstiness" in old:
-        new["burstiness"] = old["burstiness"]
-    load["arrivals"] = new
-
-
-def _take_stop(load: dict[str, Any], given: dict[str, Any]) -> None:
-    """--num-prompts and --duration replace each other; --warmup is a count or a duration."""
-    if "num_prompts" in given and "duration" in given:
-        raise ScenarioError("give --num-prompts or --duration, not both")
-    for flag, other in (("num_prompts", "duration"), ("duration", "num_requests")):
-        if flag in given:
-            load.pop(other, None)
-    if "warmup" in given:
-        load.pop("warmup", None), load.pop("warmup_requests", None)
-        count = given["warmup"].isdecimal()
-        load["warmup_requests" if count else "warmup"] = int(given["warmup"]) if count else given["warmup"]
+    return found[0] if flag is None else shaping.spelt(flag)
 
 
 def _put(data: dict[str, Any], path: str, value: Any) -> None:

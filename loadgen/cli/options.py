@@ -27,12 +27,19 @@ Arrival = Annotated[
 Burstiness = Annotated[
     float | None, typer.Option("--burstiness", help="Shape of gamma gaps; 1 is Poisson, less is burstier.")
 ]
+Cv = Annotated[float | None, typer.Option("--cv", help="Of gamma gaps, instead: standard deviation / mean.")]
+RampUpStrategy = Annotated[
+    str | None,
+    typer.Option(
+        help="linear: Poisson whose rate goes straight from start to end, in time, until the load ends."
+    ),
+]
+RampUpStartRps = Annotated[float | None, typer.Option(help="Requests per second at first.")]
+RampUpEndRps = Annotated[float | None, typer.Option(help="Requests per second at last.")]
 NumPrompts = Annotated[
     int | None, typer.Option("--num-prompts", "--num-requests", help="Number of measured requests.")
 ]
-Duration = Annotated[
-    str | None, typer.Option("--duration", help="Length of the measured part, such as 60s, instead.")
-]
+Duration = Annotated[str | None, typer.Option("--duration", help="Length of the measured part, such as 60s.")]
 Warmup = Annotated[
     str | None,
     typer.Option("--warmup", help="Load before it: a duration (10s) or a count (20). Default none."),
@@ -44,6 +51,19 @@ InputLen = Annotated[
 OutputLen = Annotated[
     int | None,
     typer.Option("--output-len", "--osl", "--random-output-len", help="Tokens of every answer. Default 128."),
+]
+RangeRatio = Annotated[
+    float | None,
+    typer.Option("--random-range-ratio", help="Both lengths from (1 - R) to (1 + R) times the above."),
+]
+DatasetName = Annotated[
+    str | None,
+    typer.Option(
+        help="random (default), or what --dataset-path is: sharegpt, custom, burstgpt, timed_trace."
+    ),
+]
+DatasetPath = Annotated[
+    str | None, typer.Option(help="A file of prompts, or of requests that happened: load.trace.")
 ]
 IgnoreEos = Annotated[
     bool | None,
@@ -58,6 +78,13 @@ MaxInFlight = Annotated[
 ]
 NoTail = Annotated[
     bool | None, typer.Option("--no-tail", help="Exactly the planned rows; no load after them.")
+]
+
+PlanFile = Annotated[
+    str | None,
+    typer.Option(
+        "--plan", help="Replay the plan in a file that loadgen plan --export wrote: its load as it is."
+    ),
 ]
 
 # --- how ------------------------------------------------------------------------------------------

@@ -1,29 +1,58 @@
-"""`loadgen plan`: look at the load before it is sent."""
+"""`loadgen plan`: look at the load before it is sent, keep it, compare it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loadgen.cli import options
+from loadgen.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from loadgen.cli.words import Words
+    from loadgen.plan import Plan
+    from loadgen.scenario import Scenario
+    from loadgen.workload import PlanFacts
 
 
 def plan(
     ctx: typer.Context,
     scenario: Annotated[
         str | None,
-        typer.Argument(help="A scenario file, or the name of a shipped one. Flags are laid over it."),
+        typer.Argument(
+            help="A scenario file, the name of a shipped one, or a plan file. Flags are laid over a scenario."
+        ),
     ] = None,
     request_rate: options.RequestRate = None,
     arrival: options.Arrival = None,
     burstiness: options.Burstiness = None,
+    cv: options.Cv = None,
+    ramp_up_strategy: options.RampUpStrategy = None,
+    ramp_up_start_rps: options.RampUpStartRps = None,
+    ramp_up_end_rps: options.RampUpEndRps = None,
     num_prompts: options.NumPrompts = None,
     duration: options.Duration = None,
     warmup: options.Warmup = None,
     input_len: options.InputLen = None,
     output_len: options.OutputLen = None,
+    random_range_ratio: options.RangeRatio = None,
+    dataset_name: options.DatasetName = None,
+    dataset_path: options.DatasetPath = None,
     seed: options.Seed = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: one picture.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it: a page that needs no network.")
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the plan: .parquet, .csv or .jsonl, for run --plan."),
+    ] = None,
+    diff: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="Two scenarios or plan files: 0 if their plans are equal, else 1."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Draw a scenario's plan and print its facts; nothing is sent.
@@ -34,14 +63,56 @@ def plan(
 
     import msgspec
 
-    from loadgen.cli.flags import overlay
+    from loadgen import plan_file
+    from loadgen.cli.replaying import planned
     from loadgen.cli.words import Words
-    from loadgen.report.terminal import print_plan
-    from loadgen.workload import draw, facts
+    from loadgen.report.terminal import print_picture, print_plan
+    from loadgen.workload import facts
 
-    asked = overlay(scenario, ctx.params)
-    found = facts(draw(asked), asked)
     words = Words(as_json)
+    if diff is not None:
+        raise typer.Exit(_compared(diff, scenario, words))
+    drawn, asked = planned(scenario, ctx.params)
+    found = facts(drawn, asked)
     print_plan(found, words.results)
+    print_picture(drawn, asked, words.results)
+    if export is not None:
+        plan_file.write(drawn, asked, export)
+        words.say(f"kept in {export}: loadgen run --plan {export}")
+    if svg is not None or html is not None:
+        _draw(drawn, asked, found, svg, html)
     if as_json:
         words.document(msgspec.json.format(msgspec.json.encode(asdict(found))).decode())
+
+
+def _draw(plan: Plan, scenario: Scenario, found: PlanFacts, svg: Path | None, html: Path | None) -> None:
+    from loadgen.report import plan_chart, plan_view
+    from loadgen.report.plan_bars import bars
+
+    title, sentences, shown = f"Plan of {scenario.name}", plan_view.sentences(found), bars(plan, scenario, 60)
+    for path, drawing in ((svg, plan_chart.svg), (html, plan_chart.page)):
+        if path is not None:
+            _written(path, drawing(title, sentences, shown))
+
+
+def _written(path: Path, text: str) -> None:
+    from loadgen.scenario import ScenarioError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise ScenarioError(f"{path}: cannot be written: {problem.strerror}") from None
+
+
+def _compared(pair: tuple[str, str], scenario: str | None, words: Words) -> Exit:
+    from loadgen.cli.replaying import planned
+    from loadgen.report import plan_difference
+    from loadgen.scenario import ScenarioError
+
+    if scenario is not None:
+        raise ScenarioError("--diff takes its two scenarios or plan files itself: none can stand before it")
+    (a, _), (b, _) = (planned(name, {}) for name in pair)
+    sentences = plan_difference.sentences(a, b)
+    for said in sentences:
+        print(said)
+    return Exit.OK if a.digest() == b.digest() else Exit.FAILED

@@ -45,11 +45,19 @@ def run(
     request_rate: options.RequestRate = None,
     arrival: options.Arrival = None,
     burstiness: options.Burstiness = None,
+    cv: options.Cv = None,
+    ramp_up_strategy: options.RampUpStrategy = None,
+    ramp_up_start_rps: options.RampUpStartRps = None,
+    ramp_up_end_rps: options.RampUpEndRps = None,
+    plan: options.PlanFile = None,
     num_prompts: options.NumPrompts = None,
     duration: options.Duration = None,
     warmup: options.Warmup = None,
     input_len: options.InputLen = None,
     output_len: options.OutputLen = None,
+    random_range_ratio: options.RangeRatio = None,
+    dataset_name: options.DatasetName = None,
+    dataset_path: options.DatasetPath = None,
     ignore_eos: options.IgnoreEos = None,
     max_concurrency: options.MaxConcurrency = None,
     max_in_flight: options.MaxInFlight = None,
@@ -95,6 +103,7 @@ def run(
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import Manner, carried_out
     from loadgen.cli.flags import overlay, positive_s
+    from loadgen.cli.replaying import replayed
     from loadgen.cli.tracing import traced
     from loadgen.cli.words import Words
     from loadgen.run import refuse_used
@@ -103,7 +112,11 @@ def run(
 
     if trace and not virtual:
         raise ScenarioError("--trace shows what the simulated engine does: it needs --virtual")
-    asked = overlay(scenario, ctx.params)
+    if trace and plan is not None:
+        raise ScenarioError("--trace draws the plans of a scenario's variants: it cannot stand beside --plan")
+    asked, rows = (
+        (overlay(scenario, ctx.params), None) if plan is None else replayed(plan, scenario, ctx.params)
+    )
     if asked.variants and not trace:
         raise ScenarioError(
             f"{scenario}: variants: this is a comparison: "
@@ -125,7 +138,9 @@ def run(
         raise typer.Exit(
             run_grid(asked, words, manner, where, folder, virtual=virtual, salt=salt, stop=stop_on_fail)
         )
-    order = drive.Order(asked, draw(asked), folder, run_id, command_line(), salt or None)
+    order = drive.Order(
+        asked, draw(asked) if rows is None else rows, folder, run_id, command_line(), salt or None
+    )
     if not virtual and asked.target is None:
         words.say("no target: the bundled engine answers, served on loopback")
     done = carried_out(order, manner, virtual=virtual)

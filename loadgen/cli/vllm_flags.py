@@ -5,7 +5,7 @@ from __future__ import annotations
 _EVERY_RUN = "not needed: every run is kept in a folder (--out)"
 _EVERY_METRIC = "not needed: every metric is given, with its percentiles"
 _BODY = '--extra-body, a JSON object, such as \'{"temperature": 0, "top_p": 0.9}\''
-_SYNTHETIC = "prompts are synthetic and random: --input-len, --output-len"
+_OUTPUT = "--output-len: every answer of so many tokens, instead of the file's"
 _LATER = "not there yet"
 
 _REMEDIES = {
@@ -15,22 +15,28 @@ _REMEDIES = {
     "--num-warmups": "--warmup N",
     "--ready-check-timeout-sec": "--wait-ready 60s",
     "--disable-tqdm": "--quiet",
-    "--dataset-name": f"not needed for random; {_SYNTHETIC}",
-    **dict.fromkeys(("--dataset-path", "--random-prefix-len", "--custom-output-len"), _SYNTHETIC),
-    **dict.fromkeys(("--sharegpt-output-len", "--hf-output-len", "--no-oversample"), _SYNTHETIC),
-    **dict.fromkeys(("--disable-shuffle", "--skip-chat-template"), _SYNTHETIC),
-    "--random-range-ratio": "a scenario file: prompt_tokens: {kind: uniform, min: 64, max: 192}",
+    **dict.fromkeys(("--sharegpt-output-len", "--custom-output-len", "--hf-output-len"), _OUTPUT),
+    "--random-prefix-len": "a scenario file: prompts: {prefix: {kind: shared, tokens: 64}}",
+    "--disable-shuffle": "a scenario file: trace: {file: F, format: sharegpt, order: file}",
+    "--no-oversample": "not needed: a file's rows are never sent twice unless a scenario asks for it",
+    "--skip-chat-template": "--endpoint /v1/completions",
     **dict.fromkeys(("--save-result", "--save-detailed", "--append-result"), _EVERY_RUN),
     **dict.fromkeys(("--result-dir", "--result-filename"), "--out FOLDER; vllm.json in it has vLLM's keys"),
     **dict.fromkeys(("--percentile-metrics", "--metric-percentiles"), _EVERY_METRIC),
     **dict.fromkeys(("--label", "--metadata", "--request-id-prefix"), "--name"),
-    **dict.fromkeys(("--tokenizer", "--tokenizer-mode"), "not needed: the server counts the tokens"),
-    **dict.fromkeys(("--skip-tokenizer-init", "--trust-remote-code"), "not needed: there is no tokenizer"),
+    **dict.fromkeys(
+        ("--tokenizer", "--tokenizer-mode"),
+        "a scenario file: prompts: {kind: tokenizer, tokenizer: tokenizer.json}",
+    ),
+    **dict.fromkeys(
+        ("--skip-tokenizer-init", "--trust-remote-code"),
+        "not needed: no tokenizer is loaded unless a scenario names one",
+    ),
     **dict.fromkeys(("--temperature", "--top-p", "--top-k", "--min-p", "--logprobs"), _BODY),
     **dict.fromkeys(("--frequency-penalty", "--presence-penalty", "--repetition-penalty"), _BODY),
     **dict.fromkeys(("--use-beam-search", "--chat-template-kwargs"), _BODY),
-    **dict.fromkeys(("--ramp-up-strategy", "--ramp-up-start-rps", "--ramp-up-end-rps"), _LATER),
-    **dict.fromkeys(("--lora-modules", "--lora-assignment", "--profile"), _LATER),
+    **dict.fromkeys(("--lora-modules", "--lora-assignment"), "a scenario file: classes, each with its model"),
+    "--profile": _LATER,
     **dict.fromkeys(("--plot-timeline", "--timeline-itl-thresholds", "--plot-dataset-stats"), _LATER),
 }
 

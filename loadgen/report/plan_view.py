@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loadgen.report.figures import UNDEFINED, duration, number
+from loadgen.report.figures import UNDEFINED, clean, duration, number, percent
 from loadgen.report.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -12,23 +12,74 @@ if TYPE_CHECKING:
 
 
 def tables(facts: PlanFacts) -> list[Table]:
-    return [_arrivals(facts), _lengths(facts)]
+    shown = [_arrivals(facts), _lengths(facts)]
+    return shown if len(facts.classes) < 2 else [*shown, _classes(facts)]
+
+
+def sentences(f: PlanFacts) -> list[str]:
+    """The plan in a few words, for beside a picture."""
+    rate = "" if f.rate_rps is None else f", {number(f.rate_rps)}/s over {duration(f.span_s)}"
+    return [
+        f"{f.rows:,} requests{rate}. Arrivals: {f.arrivals}.",
+        f"Prompts: {f.prompt.law}. Outputs: {f.output.law}. Digest {f.digest[:16]}.",
+    ]
 
 
 def _arrivals(f: PlanFacts) -> Table:
+    law = f.theory
     window = f", counted in windows of {duration(f.dispersion_window_s)}" if f.dispersion is not None else ""
-    warmup = f"of which {f.warmup_rows:,} warm-up" if f.warmup_rows else "all measured"
-    rows = [
-        ["arrivals", "", f.arrivals],
-        ["requests", f"{f.rows:,}", warmup],
-        ["span", duration(f.span_s), "first due to last"],
-        ["rate", UNDEFINED if f.rate_rps is None else f"{number(f.rate_rps)}/s", "(requests - 1) / span"],
-        ["CV of gaps", _plain(f.gap_cv), "standard deviation / mean; 1 for Poisson, 0 for constant"],
-        ["dispersion", _plain(f.dispersion), f"variance / mean of counts; 1 for Poisson{window}"],
-        ["lag-1", _plain(f.gap_lag1), "correlation of a gap with the next; 0 for independent gaps"],
+    rows: list[list[str | None]] = [
+        ["arrivals", "", "", f.arrivals],
+        ["requests", f"{f.rows:,}", "", _of_which(f)],
+        ["lasts", UNDEFINED if f.duration_s is None else duration(f.duration_s), "", _lasts(f)],
+        [
+            "rate",
+            _rate(f.rate_rps),
+            _rate(law.rate_rps) if law else None,
+            f"({_starts(f)} - 1) / span of {duration(f.span_s)}",
+        ],
+        [
+            "CV of gaps",
+            _plain(f.gap_cv),
+            _plain(law.gap_cv) if law else None,
+            "standard deviation / mean; 1 for Poisson, 0 for constant",
+        ],
+        [
+            "dispersion",
+            _plain(f.dispersion),
+            _plain(law.dispersion) if law else None,
+            f"variance / mean of counts; 1 for Poisson{window}",
+        ],
+        [
+            "lag-1",
+            _plain(f.gap_lag1),
+            _plain(law.gap_lag1) if law else None,
+            "correlation of a gap with the next; 0 for independent gaps",
+        ],
+        ["burst ratio", _plain(f.burst_ratio), "", "the most in any second / the mean of a second"],
     ]
-    columns = [Column("figure", "label"), Column("value"), Column("meaning", "words")]
-    return Table("Plan (drawn, nothing sent)", columns, rows, [f"digest {f.digest}"])
+    columns = [Column("figure", "label"), Column("drawn"), Column("law"), Column("meaning", "words")]
+    if law is None:
+        columns, rows = columns[:2] + columns[3:], [row[:2] + row[3:] for row in rows]
+    cells = [[cell or "" for cell in row] for row in rows]
+    return Table("Plan (drawn, nothing sent)", columns, cells, [*map(clean, f.notes), f"digest {f.digest}"])
+
+
+def _of_which(f: PlanFacts) -> str:
+    warmup = f"of which {f.warmup_rows:,} warm-up" if f.warmup_rows else "all measured"
+    if f.users:
+        return f"{warmup}; {f.users:,} users share them"
+    return f"{warmup}; {f.turns:,} of them turns of {f.sessions:,} sessions" if f.sessions else warmup
+
+
+def _lasts(f: PlanFacts) -> str:
+    if f.duration_s is None:
+        return "as long as the answers take"
+    return "from the start to the end of the measured part, answers apart"
+
+
+def _starts(f: PlanFacts) -> str:
+    return "sessions" if f.sessions else "requests"
 
 
 def _lengths(f: PlanFacts) -> Table:
@@ -49,6 +100,15 @@ def _lengths(f: PlanFacts) -> Table:
 def _length(word: str, f: LengthFacts) -> list[str]:
     counts = [f"{count:,}" for count in (f.p50, f.p99, f.max, f.total)]
     return [word, number(f.mean), number(f.exact_mean), *counts, number(f.per_s)]
+
+
+def _classes(f: PlanFacts) -> Table:
+    rows = [[name, f"{n:,}", percent(n / f.rows, f.rows)] for name, n in f.classes.items()]
+    return Table("Classes", [Column("class", "label"), Column("requests"), Column("share")], rows)
+
+
+def _rate(rps: float | None) -> str:
+    return UNDEFINED if rps is None else f"{number(rps)}/s"
 
 
 def _plain(value: float | None) -> str:

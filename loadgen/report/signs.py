@@ -5,7 +5,18 @@ from __future__ import annotations
 import codecs
 from typing import IO
 
-_PLAIN = {"–": "-", "∞": "inf", "↑": "^", "↓": "v", "≤": "<=", "·": "|", "…": "...", "━": "=", "─": "-"}
+_BARS = dict(zip("▁▂▃▄▅▆▇█", "..::||##", strict=True))
+_PLAIN = _BARS | {
+    "–": "-",
+    "∞": "inf",
+    "↑": "^",
+    "↓": "v",
+    "≤": "<=",
+    "·": "|",
+    "…": "...",
+    "━": "=",
+    "─": "-",
+}
 
 
 def allow(stream: IO[str]) -> None:

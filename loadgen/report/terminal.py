@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 
 from loadgen.compare import Comparison
 from loadgen.grid import Ran
-from loadgen.report import comparison_view, engine_view, grid_view, plan_view, signs, summary_view, trace_view
+from loadgen.report import (
+    comparison_view,
+    engine_view,
+    grid_view,
+    plan_bars,
+    plan_picture,
+    plan_view,
+    signs,
+    slo_view,
+    summary_view,
+    trace_view,
+)
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Finding, Summary
 
@@ -18,6 +29,8 @@ if TYPE_CHECKING:
     from rich.table import Table as Grid
     from rich.text import Text
 
+    from loadgen.plan import Plan
+    from loadgen.scenario import Scenario
     from loadgen.workload import PlanFacts
 
 EFFECTS = {
@@ -26,7 +39,14 @@ EFFECTS = {
     "warning": ("WARNING", "bold yellow"),
     "info": ("note", "bold"),
 }
+VERDICTS = {
+    "PASS": "bold green",
+    "FAIL": "bold red",
+    "UNRESOLVED": "bold yellow",
+    "INVALID": "bold red",
+}
 WORDS_CELLS = 24  # the least room for a column of words, which may wrap
+PICTURE_LINES = 3
 HEAD_CELLS = 10  # a heading longer than this and than its cells is broken into lines
 GAP = 2
 
@@ -40,8 +60,13 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     else:
         said = "do not use these figures: the measurement itself failed"
         _headline(console, "INVALID", said, "bold red")
+    if summary.verdict is not None:
+        word, said = slo_view.verdict(summary).split(" ", 1)
+        _headline(console, word, said, VERDICTS[summary.verdict])
     _sentence(console, summary_view.identity(summary))
     _sentence(console, summary_view.load(summary))
+    for line in summary_view.certificate(summary):
+        _sentence(console, line)
     _doubts(console, summary)
     for table in summary_view.tables(summary):
         _table(console, table)
@@ -70,6 +95,16 @@ def print_plan(facts: PlanFacts, console: Console) -> None:
     signs.allow(console.file)
     for table in plan_view.tables(facts):
         _table(console, table)
+
+
+def print_picture(plan: Plan, scenario: Scenario, console: Console) -> None:
+    """The same to look at: a few lines for each histogram."""
+    signs.allow(console.file)
+    columns = plan_picture.columns(console.width)
+    for shown in plan_bars.bars(plan, scenario, columns):
+        _title(console, f"{shown.title}, {shown.y}")
+        for line in plan_picture.picture(shown, PICTURE_LINES, columns):
+            console.out(line, highlight=False)
 
 
 def print_grid(ran: list[Ran], cells: int, console: Console, *, table: Path) -> None:

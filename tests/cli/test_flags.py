@@ -102,7 +102,6 @@ def test_warmup_is_a_duration_or_a_count(file: str, text: str, seconds: float, c
         ({"request_rate": "fast"}, "not a rate"),
         ({"model": "m"}, "--base-url"),
         ({"arrival": "burst", "request_rate": "3"}, "contradict"),
-        ({"num_prompts": 3, "duration": "3s"}, "not both"),
         ({"burstiness": 0.5, "arrival": "constant"}, "needs --arrival gamma"),
         ({"goodput": ["itl:3"]}, "ttft"),
         ({"base_url": "http://x", "header": ["novalue"]}, "NAME=VALUE"),

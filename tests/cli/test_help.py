@@ -26,7 +26,8 @@ PLAN_SHAPING = {
         "--warmup",
         "--input-len",
     ),
-    *("--output-len", "--seed"),
+    *("--output-len", "--seed", "--cv", "--random-range-ratio", "--dataset-name", "--dataset-path"),
+    *("--ramp-up-strategy", "--ramp-up-start-rps", "--ramp-up-end-rps"),
 }
 
 
@@ -73,7 +74,7 @@ def test_the_defaults_in_the_help_are_the_scenarios(flag: str, default: object) 
 def test_plan_takes_every_flag_that_shapes_a_plan() -> None:
     """The flags of `run` that change what `plan` shows have the same spellings there."""
     assert flags_of("plan") >= PLAN_SHAPING
-    assert flags_of("plan") - {"--json"} <= flags_of("run")
+    assert flags_of("plan") - {"--svg", "--html", "--export", "--diff"} <= flags_of("run")
 
 
 def test_plan_works_from_flags_alone() -> None:

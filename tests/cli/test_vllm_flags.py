@@ -23,7 +23,7 @@ def test_one_message_names_every_flag_that_is_not_ours() -> None:
         refuse_foreign(["run", *shlex.split(SERVE)])
     _, *lines = str(told.value).splitlines()
     assert [line.split(": ")[0].strip() for line in lines] == [
-        *("--backend", "--dataset-name", "--percentile-metrics", "--metric-percentiles", "--save-result")
+        *("--backend", "--percentile-metrics", "--metric-percentiles", "--save-result")
     ]
     assert all(line.split(": ", 1)[1] for line in lines)
 
