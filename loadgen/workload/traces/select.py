@@ -119,9 +119,7 @@ def _sessions(
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int32] | None]:
     if not rows.asked.sessions:
         return None, None
-    chat, parent = (
-        (_numbers(column)[places].tolist() for column in (rows.chat, rows.parent)) if rows.chat else ([], [])
-    )
+    chat, parent = (_numbers(one)[places].tolist() if one else [] for one in (rows.chat, rows.parent))
     if rows.asked.format == "sharegpt":
         return sessions.by_number(chat)
     if rows.asked.format == "bailian":

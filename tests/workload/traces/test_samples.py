@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import get_args
 
@@ -51,3 +52,14 @@ def test_samples_with_conversations_have_several_turns(name: str) -> None:
     )
     assert found.turn is not None
     assert found.turn.max() >= 3
+
+
+def test_what_is_drawn_from_laws_is_the_same_everywhere() -> None:
+    """On any machine and with any version of the libraries: a hash of every instant and length."""
+    found = read(TraceSource.model_validate({"file": str(SAMPLES / "servegen"), "format": "servegen"}), 0)
+    assert found.due_ns is not None
+    columns = (found.due_ns, found.prompt_tokens, found.output_tokens)
+    raw = b"".join(column.astype("<i8").tobytes() for column in columns)
+    assert (
+        hashlib.sha256(raw).hexdigest() == "d1387900f5f3bd9dd595cc025c2946dfa990cca76360a632065e16ed79b251af"
+    )
