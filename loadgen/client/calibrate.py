@@ -28,7 +28,7 @@ async def calibrate(
     except UncountedError as why:
         return None, f"prompts are uncalibrated, each word is taken for a token: {why}"
     return found, (
-        f"prompts: the server counts {found.per_word:.3g} tokens a word and {found.overhead:.0f} around a "
+        f"prompts: the server counts {found.per_word:.3g} tokens a word and {round(found.overhead)} around a "
         f"prompt: lengths of {mean_tokens:.0f} are met to {found.miss(mean_tokens):.1%} on average"
     )
 
@@ -47,7 +47,7 @@ def _solved(counts: list[tuple[int, int]]) -> Calibration:
 def mean_of_words(plan: Plan) -> float | None:
     """The mean tokens of the plan's prompts that are made of words to be calibrated; None without any."""
     recipe = plan.prompts
-    styles = recipe.styles or (Prompts(),)
+    styles = recipe.styles or (Prompts(),) * max(1, len(plan.classes))
     wanted = np.array([style.kind == "words" and style.calibrate for style in styles])[plan.class_id]
     if recipe.texts is not None:
         is_written = np.array([text is not None for text in (*recipe.texts, None)])  # the last is of NONE

@@ -57,7 +57,7 @@ def prompt_maker(
     def prompt(row: Row) -> Prompt:
         if recipe.texts is not None and row.source != NONE and (text := recipe.texts[row.source]) is not None:
             return text
-        return makers[row.class_id].prompt(row)
+        return makers[row.class_id if recipe.styles else 0].prompt(row)
 
     return prompt
 

@@ -140,6 +140,7 @@ def test_each_class_has_its_own_style() -> None:
     prompt = prompt_maker(PromptRecipe(seed=1, styles=(Prompts(), Prompts(kind="token_ids"))), "run")
     assert isinstance(prompt(row(1, 5, class_id=0)), str)
     assert isinstance(prompt(row(1, 5, class_id=1)), list)
+    assert maker()(row(1, 5, class_id=1)) == maker()(row(1, 5))  # a recipe that says nothing of any class
 
 
 # --- common prefixes ----------------------------------------------------------------------------------------
