@@ -154,7 +154,7 @@ def mean_rps(law: Arrivals, trace_due_ns: Instants | None = None) -> float | Non
 def expected(law: Arrivals, seconds: float, trace_due_ns: Instants | None = None) -> float:
     """How many are due in [0, seconds) in the mean; 0 where nothing is known of it (see `mean_rps`)."""
     match law:
-        case Steps() | Curve() | Ramp() | Sine():
+        case Steps() | Curve() | Ramp() | Sine() | OnOff(dwell="fixed"):
             return float(rate_of(law).integral(np.array([seconds * 1e9]))[0]) / 1e9
         case Stages():
             return _expected_of_stages(law, seconds)

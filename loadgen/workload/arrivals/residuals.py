@@ -23,8 +23,7 @@ def of_gaps(law: Gamma | Weibull, seed: int, due_ns: Instants) -> Floats:
 def _distribution(law: Gamma | Weibull, gap_s: Floats) -> Floats:
     gaps = np.maximum(gap_s, 0) * law.rate_rps
     if isinstance(law, Weibull):
-        scaled: Floats = gaps * mean_of_weibull(law.shape)
-        return -np.expm1(-(scaled**law.shape))
+        return np.asarray(-np.expm1(-((gaps * mean_of_weibull(law.shape)) ** law.shape)), np.float64)
     from scipy.special import gammainc  # slow to import
 
     below: Floats = gammainc(law.shape, law.shape * gaps)

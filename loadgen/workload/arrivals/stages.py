@@ -11,7 +11,7 @@ from loadgen.laws import Stage, StageLaw, Stages
 from loadgen.scenario import ScenarioError
 from loadgen.workload.arrivals.stream import Instants, Stream, refuse_far
 
-_ROWS_A_TIME = 1024  # of a stage by duration more are drawn than it has
+_FEWEST_ROWS = 64  # at a time: a stage by duration is over where one that is drawn falls past its end
 _EMPTY_ROUNDS = 10_000
 
 
@@ -44,7 +44,7 @@ class StagesStream(Stream):
         while not self._has_ended:
             number, law, purpose, start_ns = self._begun, self._stage.arrivals, self._own, self._start_ns
             while self._begun == number:
-                self._more(_ROWS_A_TIME)
+                self._more(max(_FEWEST_ROWS, self._taken))
             yield Visit(law, purpose, start_ns, self._start_ns)
 
     @property
@@ -69,7 +69,7 @@ class StagesStream(Stream):
     def _more(self, n: int) -> Instants:
         """Up to `n` rows of this stage; when it is over, the next begins."""
         duration_s, count = self._stage.duration_s, self._stage.num_requests
-        wanted = min(n, _ROWS_A_TIME if count is None else count - self._taken)
+        wanted = min(n, max(_FEWEST_ROWS, self._taken) if count is None else count - self._taken)
         due_ns = self._stream.take(wanted) + self._start_ns
         is_over = len(due_ns) < wanted or self._taken + wanted == count
         if duration_s is not None:

@@ -133,7 +133,7 @@ class Wave:
             )
             rate = 1 + self._amplitude * exact.sin_turns(here + self._phase)
             better = here - error / np.maximum(rate, 1e-300)
-            outside = (better <= low[left]) | (better >= high[left])
+            outside = (better < low[left]) | (better > high[left])
             better = np.where(outside, (low[left] + high[left]) / 2, better)
             turn[left] = better
             left = left[np.abs(better - here) > near]
