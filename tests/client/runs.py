@@ -38,17 +38,17 @@ def plan_of(
     """
     n = len(due_s)
     due_ns = np.array([round(s * 1e9) for s in due_s], np.int64)
+    given: dict[str, Any] = {"prompts": PromptRecipe(seed=0), "priority": np.zeros(n, np.int32)}
     return Plan(
         index=np.arange(first_index, first_index + n, dtype=np.int64),
         due_ns=due_ns,
         prompt_tokens=np.full(n, 8, np.int32),
         output_tokens=np.full(n, 2, np.int32),
         phase=np.array(phases or [Phase.MEASURED] * n, np.uint8),
-        priority=np.zeros(n, np.int32),
         window=window or Window(int(due_ns[0]), int(due_ns[-1]), "count"),
         ids=ids,
         more=tail,
-        **({"prompts": PromptRecipe(seed=0)} | {k: _column(v) for k, v in more.items()}),
+        **(given | {name: _column(value) for name, value in more.items()}),
     )
 
 

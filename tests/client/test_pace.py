@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.client import Stop
-from loadgen.plan import Phase
+from loadgen.plan import Phase, Window
 from loadgen.records import RequestRecord
 from loadgen.stats import summarize
 from tests.client.runs import (
@@ -21,6 +21,7 @@ from tests.client.runs import (
     scenario_of,
     stopping,
     tail_every,
+    users_of,
     void,
 )
 from tests.records import run_of
@@ -155,6 +156,41 @@ def test_max_concurrency_makes_rows_wait_in_order() -> None:
     assert [ran.of(i).started_s for i in range(3)] == [0.0, 1.0, 2.0]
     assert [ran.of(i).slot_s for i in range(3)] == [None, 1.0, 2.0]
     assert ran.counters.in_flight_max == 1
+
+
+# --- closed loops -------------------------------------------------------------------------------------------
+
+
+def test_a_closed_loop_has_as_many_in_flight_as_it_has_users() -> None:
+    """Twenty requests of 200 ms by two users: never three at once, and done in ten rounds."""
+    ran = run_plan(users_of(2, 20), answering(0.1, then=0.1))
+    assert ran.counters.in_flight_max == 2
+    assert set(ran.outcomes.values()) == {"ok"}
+    began, ended = ([getattr(ran.of(i), name) for i in range(20)] for name in ("started_s", "ended_s"))
+    instants = [t + 0.1 for t in began if t is not None]
+    assert {sum(b <= t < e for b, e in zip(began, ended, strict=True)) for t in instants} == {2}
+    assert ran.ended_s == pytest.approx(2.0, abs=0.001)
+    assert [ran.of(i).due_s for i in range(2, 20)] == pytest.approx(sorted(ended)[:18], abs=1e-6)
+
+
+def test_users_think_before_each_request() -> None:
+    """A user asks 0.5 s after the answer; what the client adds to that is its send lag."""
+    ran = run_plan(users_of(1, 3, think_s=0.5), answering(1.0))
+    assert [ran.of(i).due_s for i in range(3)] == [0.5, 2.0, 3.5]
+    assert [ran.of(i).started_s for i in range(3)] == [0.5, 2.0, 3.5]
+
+
+def test_a_closed_loop_in_a_window_ends_with_its_last_measured_answer() -> None:
+    """One user, answers of 1 s, a window of 2.5 s: three requests are measured, and no fourth is sent."""
+    window = Window(0, 2_500_000_000, "duration")
+    plan = users_of(1, 1, window=window, tail=tail_every(0.0, after_s=0.0, first_index=1))
+    for tail in (True, False):
+        ran = run_plan(plan, answering(1.0), scenario_of(load={"tail": tail}))
+        assert [(r.due_s, r.phase, r.outcome.value) for r in ran.records] == [
+            (0.0, "measured", "ok"),
+            (1.0, "measured", "ok"),
+            (2.0, "measured", "ok"),
+        ]
 
 
 # --- the user's stop ----------------------------------------------------------------------------------------

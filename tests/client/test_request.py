@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from loadgen import __version__
-from loadgen.client.request import Form
+from loadgen.client.request import Form, forms
 from loadgen.load import Load
-from loadgen.plan import Phase, Prompt, Row
+from loadgen.plan import NONE, Phase, Prompt, Row
 from loadgen.scenario import ScenarioError, Target
+from tests.client.runs import plan_of
 
 
 def written(
@@ -138,3 +139,33 @@ def test_a_run_id_cannot_break_its_line() -> None:
     """The run's id goes into a header too."""
     with pytest.raises(ScenarioError, match="X-Request-ID"):
         written(run_id="a\r\nb")
+
+
+def test_what_a_rows_own_body_says() -> None:
+    """What a batch file says beside the prompt is sent; what we must say, and what the user says, wins."""
+    asked = Load.model_validate({"requests": [{"prompt": 1, "output": 1}], "extra_body": {"top_p": 0.5}})
+    target = Target.model_validate({"base_url": "http://host:8000", "extra_body": {"seed": None}})
+    bodies = ({"stream": False, "temperature": 0.2, "top_p": 1, "seed": 3}, None)
+    form = Form(target, asked, "", model="m", api_key=None, run_id="r", bodies=bodies)
+
+    def said(source: int) -> dict[str, Any]:
+        request = form.write(Row(0, 0, 1, 5, Phase.MEASURED, 0, source=source), "hello")
+        body: dict[str, Any] = json.loads(request.partition(b"\r\n\r\n")[2])
+        return body
+
+    assert {key: said(0).get(key) for key in ("stream", "temperature", "top_p", "seed")} == {
+        "stream": True,
+        "temperature": 0.2,
+        "top_p": 0.5,
+        "seed": None,
+    }
+    assert "temperature" not in said(1)
+    assert "temperature" not in said(NONE)
+
+
+def test_a_plan_with_a_class_that_the_load_does_not_have() -> None:
+    """A plan that was kept is replayed by the load it was drawn for, or one that knows its classes."""
+    load = Load.model_validate({"requests": [{"prompt": 1, "output": 1}]})
+    plan = plan_of([0.0], class_id=[0], classes=("chat",))
+    with pytest.raises(ScenarioError, match=r"load.classes: 'chat' is missing"):
+        forms(plan, Target(base_url="http://h"), load, model=None, api_key=None, run_id="r")
