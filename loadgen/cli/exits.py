@@ -13,8 +13,9 @@ class Exit(IntEnum):
     """What the shell sees."""
 
     OK = 0
-    FAILED = 1  # no request was ok
+    FAILED = 1  # an SLO fails, or no request was ok
     USAGE = 2  # the command line or the scenario is wrong; nothing was sent
+    UNRESOLVED = 3  # no SLO fails, but one cannot be told
     INVALID = 4  # the measurement cannot be trusted, or was cut short by what could not be written
     UNREACHABLE = 5  # no server there, or it refused us at preflight
     CRASHED = 70  # our own bug
@@ -22,17 +23,27 @@ class Exit(IntEnum):
 
 
 def of_run(summary: Summary) -> Exit:
-    """The code of one run without SLOs. Whether it can be trusted comes first."""
+    """The code of one run: whether it can be trusted, then its SLOs, else whether anything was answered."""
     if summary.interrupted:
         return Exit.INTERRUPTED
     if summary.validity == "INVALID":
         return Exit.INVALID
+    if summary.verdict is not None:
+        return _OF_VERDICT[summary.verdict]
     return Exit.OK if summary.outcomes.get("ok") else Exit.FAILED
+
+
+_OF_VERDICT = {
+    "PASS": Exit.OK,
+    "FAIL": Exit.FAILED,
+    "UNRESOLVED": Exit.UNRESOLVED,
+    "INVALID": Exit.INVALID,
+}
 
 
 def worst(codes: list[Exit]) -> Exit:
     """The code of several runs: that of the one that went worst."""
-    order = (Exit.INTERRUPTED, Exit.INVALID, Exit.FAILED)
+    order = (Exit.INTERRUPTED, Exit.INVALID, Exit.FAILED, Exit.UNRESOLVED)
     return next((code for code in order if code in codes), Exit.OK)
 
 

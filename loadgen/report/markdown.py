@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from loadgen.compare import Comparison
-from loadgen.report import comparison_view, summary_view
+from loadgen.report import comparison_view, slo_view, summary_view
 from loadgen.report.figures import clean
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Summary
@@ -15,8 +15,9 @@ _ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#@]|:(?=//))")
 
 def summary_markdown(summary: Summary) -> str:
     """One run: the verdict on the measurement, its tables, the words explained, what to do next."""
-    parts = [f"# {escape(summary.name)}: {summary.validity}", escape(summary_view.identity(summary))]
-    parts += [escape(summary_view.load(summary))]
+    verdict = f", {slo_view.verdict(summary)}" if summary.verdict else ""
+    parts = [f"# {escape(summary.name)}: {summary.validity}{verdict}", escape(summary_view.identity(summary))]
+    parts += map(escape, [summary_view.load(summary), *summary_view.certificate(summary)])
     parts += [
         _list(
             [" ".join(summary_view.finding(f)).strip() for f in summary.findings]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loadgen.records import Outcome
+from loadgen.report import parts_view, slo_view
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
 from loadgen.stats.summary import Distribution, Finding, Summary
@@ -55,13 +56,23 @@ def load(s: Summary) -> str:
     return asked(s.asked, s.plan_digest)
 
 
+def certificate(s: Summary) -> list[str]:
+    """Whether the load was sent as asked, on a line; nothing for a run that was not looked at for it."""
+    return [f"certificate: arrivals {clean(s.certificate.text, 1000)}"] if s.certificate else []
+
+
 def asked(load: str, digest: str) -> str:
     """The load in words, and the plan by the first letters of its digest."""
     return f"asked: {clean(load)}; plan {digest[:8]}"
 
 
 def tables(s: Summary) -> list[Table]:
-    return [table for table in (outcomes(s), errors(s), rates(s), latencies(s)) if table is not None]
+    parts = [
+        parts_view.table(f"By class ({source_of(s)})", "class", s.by_class),
+        parts_view.table(f"By turn ({source_of(s)})", "turn", s.by_turn),
+    ]
+    whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s), rates(s), latencies(s)]
+    return [table for table in (*whole, *parts) if table is not None]
 
 
 def source_of(s: Summary) -> str:
@@ -90,6 +101,8 @@ def cautions(s: Summary) -> list[str]:
         held = f"held back {s.held_back:,} of {sum(s.outcomes.values()):,} requests"
         cap = f"a cap of {s.max_concurrency:,} was set; it {held}, most in flight {s.in_flight_max:,}"
         said.append(f"Partly closed loop: {cap}.")
+    if s.closed_loop:
+        said.append("Closed loop: users wait for their answers, and a slow server is asked for less.")
     if s.itl_assumed:
         said.append("ITL assumes one token per event: the server gave no usage.")
     if not s.itl_valid and s.validity == "VALID":
@@ -104,6 +117,8 @@ def outcomes(s: Summary) -> Table:
             counts = s.offered and outcome is not Outcome.ABORTED
             share = percent(count / s.offered if counts else None, s.offered)
             rows.append([outcome, f"{count:,}", share, MEANINGS[outcome]])
+    if s.retries:
+        rows.append(["retries", f"{s.retries:,}", "", "attempts that were followed by another"])
     columns = [Column("outcome", "label"), Column("count"), Column("of offered"), Column("meaning", "words")]
     return Table(f"Requests ({source_of(s)})", columns, rows)
 

@@ -182,9 +182,16 @@ def _words(law: Arrivals | None, p_values: dict[str, float], p: float | None) ->
     assert law is not None
     assert not isinstance(law, Closed)
     worst, tests = min(p_values, key=p_values.__getitem__), len(p_values)
-    times = f", times {tests} for as many tests" if tests > 1 else ""
-    bound = f"; the limit is {LIMITS.arrivals_p:.0e}" if p is not None and p < LIMITS.arrivals_p else ""
-    return f"against {arrivals.describe(law)}: {worst} has p = {p:.2g}{times}{bound}"
+    of = (
+        f"p = {p:.2g}"
+        if tests == 1
+        else f"p = {p:.2g} ({tests} times the least of {tests} tests: Bonferroni)"
+    )
+    if p is not None and p < LIMITS.arrivals_p:
+        return (
+            f"they are not {arrivals.describe(law)}: {worst} has {of}; the limit is {LIMITS.arrivals_p:.0e}"
+        )
+    return f"nothing speaks against {arrivals.describe(law)}, {of}"
 
 
 def _not_pure(law: Arrivals | None, run: Run) -> list[str]:

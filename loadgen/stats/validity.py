@@ -92,7 +92,8 @@ def _sent(run: Run, less: str) -> Iterator[Finding]:
     elif unsent > LIMITS.unsent * due:
         text = f"{unsent} of {due} requests were not sent; the limit is {LIMITS.unsent:.1%}"
         yield _invalid("unsent", text, f"give the client more cores or descriptors, or {less}")
-    lost = int((r.offered & np.isnan(r.started_s) & ~r.has(Outcome.UNSENT)).sum())
+    excused = r.has(Outcome.UNSENT, Outcome.ABANDONED)  # these hung up while they waited for a slot
+    lost = int((r.offered & np.isnan(r.started_s) & ~excused).sum())
     if lost > (1 - LIMITS.started) * due:
         text = f"{due - lost} of {due} requests due were started; at least {LIMITS.started:.1%} must be"
         yield _invalid("not_started", text, "a client process was lost or starved: run again")

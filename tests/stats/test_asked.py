@@ -54,6 +54,45 @@ LONG_LAW = "output truncated exponential mean 64 cap 256 min 2 rounding redraw"
             },
             "burst size 8 every 1s, for 10s, prompt uniform min 1 max 9, " + LONG_LAW,
         ),
+        (
+            {"arrivals": {"kind": "gamma", "rate": 3, "cv": 2.5}, "num_requests": 5, "duration": "3s"},
+            f"gamma 3/s cv 2.5, 5 requests or for 3s, {LENGTHS}",
+        ),
+        (
+            {"arrivals": POISSON, "num_requests": 5, "duration": "3s", "rescale": True},
+            f"poisson 10/s, 5 requests in 3s, {LENGTHS}",
+        ),
+        (
+            {"arrivals": {"kind": "mmpp", "states": [{"rate": 5, "dwell": "3s"}] * 2}, "duration": "1m"},
+            f"mmpp states (2), for 1m, {LENGTHS}",
+        ),
+        (
+            {
+                "arrivals": {
+                    "kind": "stages",
+                    "stages": [
+                        {"arrivals": {"kind": "poisson", "rate": 3}, "duration": "5s"},
+                        {"arrivals": {"kind": "burst"}, "num_requests": 50},
+                    ],
+                    "repeat": True,
+                },
+                "duration": "1m",
+            },
+            f"poisson 3/s for 5s then burst 50 requests, again and again, for 1m, {LENGTHS}",
+        ),
+        (
+            {
+                "arrivals": POISSON,
+                "num_sessions": 4,
+                "sessions": {"turns": 3, "think": "2s"},
+                "classes": {"a": {"weight": 1}, "b": {"weight": 2.5}},
+            },
+            f"poisson 10/s, 4 sessions, {LENGTHS}, turns 3, think time 2s, classes a 1 b 2.5",
+        ),
+        (
+            {"arrivals": {"kind": "trace"}, "trace": {"file": "a/x.csv", "format": "azure"}},
+            "trace, prompt trace, output trace, azure file x.csv",
+        ),
         ({"requests": [{"prompt": "hello", "output": 3}] * 2}, "2 requests written out"),
     ],
 )  # fmt: skip

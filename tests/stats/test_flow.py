@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from loadgen.records import Outcome
-from loadgen.stats.flow import completed_rps, held_back, in_flight, makespan, offered_rps, output_tokens_per_s
+from loadgen.stats.flow import (
+    completed_rps,
+    held_back,
+    in_flight,
+    makespan,
+    offered_rps,
+    output_tokens_per_s,
+    window_s,
+)
 from tests.records import failed, ok, run_of
 
 
@@ -61,6 +69,12 @@ def test_by_count_the_offered_rate_is_of_the_gaps() -> None:
     rows = [ok(i, float(i)) for i in range(5)]
     assert offered_rps(run_of(rows, window_by="count", window_end_s=4.0)) == 1.0
     assert offered_rps(run_of(rows, window_end_s=5.0)) == 1.0
+
+
+def test_a_window_by_count_is_where_rows_did_fall_due() -> None:
+    """Of a closed loop or of conversations the plan cannot know: first measured due to last, not [0, 0]."""
+    rows = [ok(i, 2.0 + i, phase="measured" if i else "warmup") for i in range(6)]
+    assert window_s(run_of(rows, window_by="count", window_start_s=0.0, window_end_s=0.0)) == (3.0, 7.0)
 
 
 @pytest.mark.parametrize("by", ["burst", "count"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loadgen.load import Goodput as Limits
@@ -48,6 +50,21 @@ def test_one_token_misses_no_tpot_and_no_token_misses_ttft() -> None:
     assert of({"tpot": "10ms"}, one, none).good == 2
     assert of({"ttft": "10s"}, one, none).good == 1
     assert of({"e2e": "10s"}, one, none).good == 1
+
+
+def test_each_request_is_held_to_the_limits_of_its_class() -> None:
+    """A class's own, else the load's, else the scenario's; where they differ, no one set is named."""
+    classes = {"quick": {"goodput": {"ttft": "100ms"}}, "slow": {"goodput": None}}
+    rows = [ok(i, ttft_s=0.2, class_=name) for i, name in enumerate(["quick", "slow", "slow", "slow"])]
+    asked: dict[str, Any] = {"load": {"classes": classes}, "goodput": {"ttft": "1s"}}
+    found = goodput(run_of(rows, scenario=asked), 4.0)
+    assert found == Goodput(limits_s={}, good=3, attainment=0.75, rps=3.0)
+    assert found.limits() == "the limits of its class"
+    asked["load"]["goodput"] = {"ttft": "150ms"}
+    assert goodput(run_of(rows, scenario=asked), 4.0) == Goodput(limits_s={}, good=0, attainment=0.0, rps=0.0)
+    alike = goodput(run_of(rows[1:], scenario=asked), 4.0)
+    assert alike is not None
+    assert alike.limits_s == {"ttft": 0.15}
 
 
 def test_without_limits_there_is_no_goodput() -> None:

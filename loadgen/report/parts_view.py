@@ -1,0 +1,59 @@
+"""The figures of a run's classes, or of the turns of its conversations, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loadgen.report.figures import INFINITE, UNDEFINED, duration, number, percent
+from loadgen.report.tables import Column, Table
+from loadgen.stats.summary import Distribution, Part
+
+
+def table(title: str, what: str, parts: Mapping[str, Part]) -> Table | None:
+    """A row a part; None where there is none."""
+    if not parts:
+        return None
+    columns = [
+        Column(what, "label"),
+        Column("offered"),
+        Column("rejected", drop=4),
+        Column("errors", drop=4),
+        Column("TTFT p50"),
+        Column("TTFT p99 adjusted"),
+        Column("E2E p50", drop=2),
+        Column("E2E p99 adjusted", drop=3),
+        Column("TPOT p50", drop=1),
+        Column("ITL p50", drop=6),
+        Column("output tokens", drop=5),
+        Column("good"),
+    ]
+    limits = {f"good: within {part.goodput.limits()}." for part in parts.values() if part.goodput}
+    if len(limits) > 1:
+        limits = {f"good, {name}: within {p.goodput.limits()}." for name, p in parts.items() if p.goodput}
+    return Table(title, columns, [_row(name, part) for name, part in parts.items()], sorted(limits))
+
+
+def _row(name: str, part: Part) -> list[str]:
+    ttft, e2e, tpot, itl, output = (
+        part.metrics[key] for key in ("ttft_s", "e2e_s", "tpot_s", "itl_s", "output_tokens")
+    )
+    return [
+        name,
+        f"{part.offered:,}",
+        percent(part.rejection_rate, part.offered),
+        percent(part.error_rate, part.offered),
+        duration(ttft.quantiles["p50"]),
+        _late(ttft),
+        duration(e2e.quantiles["p50"]),
+        _late(e2e),
+        duration(tpot.quantiles["p50"]),
+        duration(itl.quantiles["p50"]),
+        number(output.mean),
+        percent(part.goodput.attainment, part.offered) if part.goodput else UNDEFINED,
+    ]
+
+
+def _late(d: Distribution) -> str:
+    """p99 over the offered."""
+    late = d.adjusted["p99"]
+    return INFINITE if late is None and d.offered else duration(late)

@@ -1,0 +1,192 @@
+"""SLOs judged: by counts that are known to decide, and by what forbids a decision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from loadgen.records import Outcome, RequestRecord
+from loadgen.run import Health
+from loadgen.stats import SloResult, Summary, summarize
+from tests.records import failed, ok, run_of
+
+
+def rows_of(n: int, *, slow: int = 0, refused: int = 0, **changes: Any) -> list[RequestRecord]:
+    """`n` rows, ten a second: these many slow (1 s to the first token) or refused, spread evenly."""
+    kinds = np.zeros(n, int)
+    spread = np.linspace(0, n - 1, slow + refused).astype(int)
+    kinds[spread] = [1] * slow + [2] * refused
+    return [
+        failed(i, i / 10, Outcome.REJECTED)
+        if kind == 2
+        else ok(i, i / 10, ttft_s=1.0 if kind else 0.1, **changes)
+        for i, kind in enumerate(kinds.tolist())
+    ]
+
+
+def judged(
+    rows: list[RequestRecord], *slos: str, load: dict[str, Any] | None = None, **header: Any
+) -> Summary:
+    window = {"window_end_s": len(rows) / 10}
+    scenario = {"slos": list(slos), "load": load or {}, "goodput": {"ttft": "500ms"}}
+    return summarize(run_of(rows, scenario=scenario, **(window | header)))
+
+
+def one(rows: list[RequestRecord], slo: str, **more: Any) -> SloResult:
+    return judged(rows, slo, **more).slos[0]
+
+
+@pytest.mark.parametrize(
+    ("n", "slow", "verdict"),
+    [(298, 0, "UNRESOLVED"), (299, 0, "PASS"), (1000, 4, "PASS"), (1000, 5, "UNRESOLVED"),
+     (1000, 15, "UNRESOLVED"), (1000, 16, "FAIL")],
+)  # fmt: skip
+def test_a_p99_is_decided_by_exact_bounds(n: int, slow: int, verdict: str) -> None:
+    """299 without a miss; of 1,000 four misses pass and 16 fail, as SciPy's binomial tests say."""
+    result = one(rows_of(n, slow=slow), "p99(ttft) <= 500ms")
+    assert (result.verdict, result.n, result.value) == (verdict, n, 1 - slow / n)
+    passes = stats.binomtest(n - slow, n, 0.99, "greater").pvalue <= 0.05
+    fails = stats.binomtest(n - slow, n, 0.99, "less").pvalue < 0.05
+    assert (verdict == "PASS", verdict == "FAIL") == (passes, fails)
+
+
+def test_a_refused_request_is_infinitely_late() -> None:
+    """17 refusals among 1,000 fail the p99 as 17 slow answers do; what we aborted is not offered."""
+    rows = [*rows_of(1000, refused=17), failed(1000, 99.99, Outcome.ABORTED)]
+    assert (one(rows, "p99(ttft) <= 10s").verdict, one(rows, "p99(ttft) <= 10s").n) == ("FAIL", 1000)
+    assert one(rows, "rejection_rate <= 1%").verdict == "FAIL"
+    assert one(rows, "error_rate <= 1%").verdict == "PASS"
+    assert one(rows, "max(ttft) <= 10s").verdict == "FAIL"
+
+
+def test_what_is_not_told_yet_says_how_many_would_tell() -> None:
+    """100 without a miss: 299 do, 0.5 minutes at ten a second."""
+    result = one(rows_of(100), "p99(ttft) <= 500ms")
+    assert result.n_to_decide == 299
+    assert result.reason == "too few to tell: about 299 requests would, 0.5 minutes at this rate"
+
+
+def test_misses_in_a_row_tell_less_than_misses_apart() -> None:
+    """30 of 1,000 misses apart fail a p99; in one stretch they are few independent ones, and do not."""
+    together = [ok(i, i / 10, ttft_s=1.0 if 500 <= i < 530 else 0.1) for i in range(1000)]
+    apart = rows_of(1000, slow=30)
+    assert one(apart, "p99(ttft) <= 500ms").verdict == "FAIL"
+    result = one(together, "p99(ttft) <= 500ms")
+    assert result.verdict == "UNRESOLVED"
+    assert result.n_effective is not None
+    assert result.n_effective < 100
+
+
+def test_a_share_asks_for_all_limits_of_a_request() -> None:
+    """An undefined TPOT (one token) is no miss; alone, such a request does not count."""
+    rows = rows_of(400, gaps_us=[])
+    assert one(rows, "share(ttft <= 500ms, tpot <= 1ms) >= 90%").verdict == "PASS"
+    assert (one(rows, "p90(tpot) <= 1ms").verdict, one(rows, "p90(tpot) <= 1ms").n) == ("UNRESOLVED", 0)
+
+
+def test_pooled_gaps_count_one_by_one_and_what_failed_owes_them() -> None:
+    """400 answers of three gaps and 40 refusals that owe four each: 1,200 of 1,360 within."""
+    rows = rows_of(440, refused=40)
+    for slo in ("p85(itl) <= 10ms", "p85(chunk_gap) <= 10ms"):
+        result = one(rows, slo)
+        assert (result.n, result.value) == (1360, pytest.approx(1200 / 1360))
+    two = [ok(i, i / 10, gaps_us=[10_000], event_tokens=[1, 2], output_tokens=3) for i in range(100)]
+    assert (one(two, "p50(itl) <= 5ms").n, one(two, "p50(itl) <= 5ms").value) == (200, 1.0)
+    assert one(two, "p50(chunk_gap) <= 5ms").value == 0.0
+    unknown = [ok(i, i / 10, event_tokens=None) for i in range(100)]
+    assert one(unknown, "p50(itl) <= 5ms").reason == "this run has no such figure"
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [("110ms", "PASS"), ("100ms", "UNRESOLVED"), ("90ms", "FAIL")])
+def test_a_mean_is_held_against_its_interval(limit: str, verdict: str) -> None:
+    """Mean TTFT about 100 ms, its error 1 ms: the bounds are those of 20 block means by Student's t."""
+    rng = np.random.default_rng(1)
+    ttft = rng.normal(0.1, 0.02, 400)
+    ttft = np.round(ttft - ttft.mean() + 0.1, 6)
+    rows = [ok(i, i / 10, ttft_s=t) for i, t in enumerate(ttft.tolist())]
+    refusals = ("rejection_rate <= 5%", "error_rate <= 5%")
+    result = judged(rows, f"mean(ttft) <= {limit}", *refusals).slos[0]
+    means = ttft.reshape(20, 20).mean(1)
+    off = stats.t.ppf(0.95, 19) * means.std(ddof=1) / np.sqrt(20)
+    assert (result.low, result.high) == pytest.approx((ttft.mean() - off, ttft.mean() + off), rel=1e-4)
+    assert result.verdict == verdict
+
+
+def test_a_mean_passes_only_beside_bounds_of_refusals() -> None:
+    """Otherwise the slow ones need only be refused."""
+    slos = ("mean(e2e) <= 1s", "rejection_rate <= 5%")
+    first = judged(rows_of(400), *slos).slos[0]
+    assert (first.verdict, "bound" in first.reason or "beside it" in first.reason) == ("UNRESOLVED", True)
+    assert judged(rows_of(400), *slos, "error_rate <= 5%").verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("slo", "verdict"),
+    [("goodput >= 9/s", "PASS"), ("goodput >= 10/s", "FAIL"), ("output_tokens_per_s >= 30", "PASS"),
+     ("output_tokens_per_s >= 50", "FAIL")],
+)  # fmt: skip
+def test_rates_are_of_the_window(slo: str, verdict: str) -> None:
+    """400 rows at ten a second, twenty of them slow: 9.5 good ones a second, 40 tokens/s."""
+    result = one(rows_of(400, slow=20), slo)
+    assert result.verdict == verdict
+    assert result.value == pytest.approx(9.5 if "goodput" in slo else 40, rel=0.02)
+
+
+def test_max_judges_this_run_alone() -> None:
+    """One slow one of 400 breaks it; none keeps it, whatever is to come."""
+    assert one(rows_of(400), "max(ttft) <= 500ms").verdict == "PASS"
+    assert one(rows_of(400, slow=1), "max(ttft) <= 500ms").verdict == "FAIL"
+
+
+def test_an_invalid_run_judges_nothing() -> None:
+    """Whatever its figures are."""
+    summary = judged(rows_of(400), "p95(ttft) <= 500ms", rows_due=399)
+    assert (summary.validity, summary.slos[0].verdict, summary.verdict) == ("INVALID", "INVALID", "INVALID")
+
+
+def test_where_itl_is_not_to_be_judged_ttft_is() -> None:
+    """A loop that is late by 1 ms in the mean blurs gaps of 10 ms; a faked stream leaves them unresolved."""
+    slos = ("p95(ttft) <= 500ms", "p95(itl) <= 50ms")
+    late = Health(loop_stall_mean_s=1e-3, loop_stall_p99_9_s=2e-3, loop_stall_max_s=5e-3, loop_probes=1000)
+    assert [r.verdict for r in judged(rows_of(400), *slos, health=late).slos] == ["PASS", "INVALID"]
+    faked = judged(rows_of(400, gaps_us=[0, 0, 0, 9_000]), *slos)
+    assert [r.verdict for r in faked.slos] == ["PASS", "UNRESOLVED"]
+    assert faked.verdict == "UNRESOLVED"
+
+
+@pytest.mark.parametrize("load", [{"arrivals": {"kind": "closed", "concurrency": 4}}, {"max_concurrency": 4}])
+def test_a_closed_loop_passes_no_slo_of_an_open_one_but_may_fail_it(load: dict[str, Any]) -> None:
+    """The load waited for the server; what it took through is told all the same."""
+    slos = ("p95(ttft) <= 500ms", "p95(ttft) <= 50ms", "output_tokens_per_s >= 30")
+    results = judged(rows_of(400), *slos, load=load).slos
+    assert [result.verdict for result in results] == ["UNRESOLVED", "FAIL", "PASS"]
+    assert "closed" in results[0].reason
+
+
+def test_an_overloaded_run_passes_no_latency() -> None:
+    """One in ten is refused, all along: the percentile would be another after another time."""
+    rows = rows_of(400, refused=40)
+    summary = judged(rows, "p50(ttft) <= 500ms", "rejection_rate <= 20%", "p99(ttft) <= 500ms")
+    assert summary.overloaded
+    assert [result.verdict for result in summary.slos] == ["UNRESOLVED", "PASS", "FAIL"]
+    assert summary.verdict == "FAIL"
+
+
+def test_a_class_has_slos_of_its_own() -> None:
+    """Judged on its rows alone."""
+    rows = [*rows_of(300, class_="chat")]
+    rows += [ok(300 + i, i / 10, ttft_s=2.0, class_="batch") for i in range(300)]
+    classes = {"chat": {"weight": 1, "slos": ["p95(ttft) <= 500ms"]}, "batch": {"weight": 1}}
+    summary = judged(rows, "p95(ttft) <= 500ms", load={"classes": classes})
+    assert [(r.class_, r.verdict, r.n) for r in summary.slos] == [(None, "FAIL", 600), ("chat", "PASS", 300)]
+
+
+def test_without_slos_there_is_no_verdict() -> None:
+    """None, which is not PASS."""
+    assert judged(rows_of(10)).verdict is None
+    assert one([], "p95(ttft) <= 500ms").verdict == "UNRESOLVED"
+    assert one(rows_of(39), "mean(ttft) <= 500ms").reason.startswith("fewer than two requests in each of 20")
+    assert one(rows_of(60), "goodput >= 1/s", window_by="burst").reason == "this run has no such figure"
