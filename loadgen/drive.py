@@ -64,6 +64,7 @@ class Order:
             command=self.command,
             versions=_versions(),
             host=_host(),
+            notes=list(self.plan.notes),
         )
 
 
@@ -178,7 +179,7 @@ async def fire(
     model = target.model or (preflight.model if preflight else None)
     header = order.header("http", BUNDLED if is_bundled else target.base_url, model)
     header.preflight = preflight.facts if preflight else None
-    header.notes = list(preflight.notes) if preflight else []
+    header.notes += preflight.notes if preflight else []
     with ExitStack() as stack:
         writer: RunWriter
         planned_sent = 0

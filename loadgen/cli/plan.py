@@ -64,9 +64,10 @@ def plan(
     import msgspec
 
     from loadgen import plan_file
+    from loadgen.cli.deciding import sayings
     from loadgen.cli.replaying import planned
     from loadgen.cli.words import Words
-    from loadgen.report.terminal import print_picture, print_plan
+    from loadgen.report.terminal import print_decidable, print_picture, print_plan
     from loadgen.workload import facts
 
     words = Words(as_json)
@@ -74,7 +75,9 @@ def plan(
         raise typer.Exit(_compared(diff, scenario, words))
     drawn, asked = planned(scenario, ctx.params)
     found = facts(drawn, asked)
+    undecided = sayings(drawn, asked)
     print_plan(found, words.results)
+    print_decidable(undecided, words.results)
     print_picture(drawn, asked, words.results)
     if export is not None:
         plan_file.write(drawn, asked, export)
@@ -82,7 +85,7 @@ def plan(
     if svg is not None or html is not None:
         _draw(drawn, asked, found, svg, html)
     if as_json:
-        words.document(msgspec.json.format(msgspec.json.encode(asdict(found))).decode())
+        words.document(msgspec.json.format(msgspec.json.encode(asdict(found) | {"slos": undecided})).decode())
 
 
 def _draw(plan: Plan, scenario: Scenario, found: PlanFacts, svg: Path | None, html: Path | None) -> None:

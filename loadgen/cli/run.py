@@ -101,6 +101,7 @@ def run(
     """
     from loadgen import drive
     from loadgen.cli.argv import command_line
+    from loadgen.cli.deciding import sayings
     from loadgen.cli.firing import Manner, carried_out
     from loadgen.cli.flags import overlay, positive_s
     from loadgen.cli.replaying import replayed
@@ -143,6 +144,8 @@ def run(
     )
     if not virtual and asked.target is None:
         words.say("no target: the bundled engine answers, served on loopback")
+    for said in sayings(order.plan, asked):
+        words.say(said)
     done = carried_out(order, manner, virtual=virtual)
     with drive.kept(folder):
         summary = drive.conclude(done, folder)

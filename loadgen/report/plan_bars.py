@@ -15,7 +15,7 @@ from loadgen.scenario import Scenario
 from loadgen.workload import arrivals
 
 FEWEST, ROWS_A_BAR = 10, 10  # few rows are counted in few bars
-WIDE = 30  # lengths whose largest is so many times their median are counted in bars that grow
+WIDE = 20  # lengths whose largest is so many times their median are counted in bars that grow
 
 Numbers = NDArray[np.floating[Any]]
 

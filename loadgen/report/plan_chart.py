@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import textwrap
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from loadgen.report.figures import clean
 from loadgen.report.plan_bars import Bars
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     import altair as alt
 
 HEIGHT = 180
+SVG_LINE = 140  # characters of a line above the charts
 _COLOURS = ["#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#eeca3b"]
 _LAW = "#222222"
 _OPEN = "window.vegaEmbed = vegaEmbed;"
@@ -50,7 +54,8 @@ def svg(title: str, sentences: list[str], shown: list[Bars]) -> str:
     import vl_convert
 
     charts = [_chart(bars).properties(width=420) for bars in shown]
-    whole = alt.concat(*charts, columns=2).properties(title=alt.Title(clean(title), subtitle=sentences))
+    lines = [line for said in sentences for line in textwrap.wrap(said, SVG_LINE)]
+    whole = alt.concat(*charts, columns=2).properties(title=alt.Title(clean(title), subtitle=lines))
     drawn: str = vl_convert.vegalite_to_svg(_plain(whole))
     return drawn
 
@@ -83,11 +88,17 @@ def _chart(bars: Bars) -> alt.LayerChart | alt.FacetChart:
     import altair as alt
 
     x = alt.X("from:Q", title=bars.x, scale=alt.Scale(type="log" if bars.is_log else "linear", nice=False))
-    y = alt.Y("height:Q", title=bars.y)
-    drawn = alt.Chart(alt.InlineData(_rows(bars))).mark_bar(binSpacing=0).encode(x=x, x2="to:Q", y=y)
+    y = alt.Y("to_height:Q", title=bars.y)
+    drawn = (
+        alt.Chart(alt.InlineData(_rows(bars)))
+        .mark_bar(binSpacing=0)
+        .encode(x=x, x2="to:Q", y=y, y2="from_height:Q")
+    )
     if len(bars.heights) > 1:
         colours = alt.Scale(domain=list(bars.heights), range=_COLOURS)
-        drawn = drawn.encode(color=alt.Color("class:N", scale=colours, title=None))
+        drawn = drawn.encode(
+            color=alt.Color("class:N", scale=colours, title=None, legend=alt.Legend(orient="top"))
+        )
     layers = [drawn]
     if bars.law is not None:
         line = alt.Chart(alt.InlineData(_law(bars))).mark_line(color=_LAW, interpolate="step-after")
@@ -98,11 +109,13 @@ def _chart(bars: Bars) -> alt.LayerChart | alt.FacetChart:
 
 
 def _rows(bars: Bars) -> list[dict[str, Any]]:
-    edges = bars.edges.tolist()
+    """Each bar of each class, which stands on those of the classes before it."""
+    edges, tops = bars.edges.tolist(), np.cumsum(list(bars.heights.values()), axis=0)
     return [
-        {"from": low, "to": high, "height": height, "class": name}
-        for name, heights in bars.heights.items()
-        for low, high, height in zip(edges, edges[1:], heights.tolist(), strict=False)
+        {"class": name, "from": low, "to": high, "from_height": top - height, "to_height": top}
+        for (name, heights), top_of in zip(bars.heights.items(), tops.tolist(), strict=True)
+        for low, high, height, top in zip(edges, edges[1:], heights.tolist(), top_of, strict=False)
+        if height
     ]
 
 
@@ -110,7 +123,5 @@ def _law(bars: Bars) -> list[dict[str, Any]]:
     """A step over every bar, to the end of the last one."""
     assert bars.law is not None
     heights = bars.law.tolist()
-    return [
-        {"from": edge, "height": h}
-        for edge, h in zip(bars.edges.tolist(), [*heights, heights[-1]], strict=True)
-    ]
+    ends = zip(bars.edges.tolist(), [*heights, heights[-1]], strict=True)
+    return [{"from": edge, "to_height": height} for edge, height in ends]

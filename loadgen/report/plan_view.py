@@ -22,47 +22,34 @@ def sentences(f: PlanFacts) -> list[str]:
     return [
         f"{f.rows:,} requests{rate}. Arrivals: {f.arrivals}.",
         f"Prompts: {f.prompt.law}. Outputs: {f.output.law}. Digest {f.digest[:16]}.",
+        *map(clean, f.notes),
     ]
 
 
 def _arrivals(f: PlanFacts) -> Table:
-    law = f.theory
     window = f", counted in windows of {duration(f.dispersion_window_s)}" if f.dispersion is not None else ""
-    rows: list[list[str | None]] = [
+    starts = "sessions" if f.sessions else "requests"
+    by_law = [
+        ("rate", "rate_rps", _rate, f"({starts} - 1) / span"),
+        ("CV of gaps", "gap_cv", _plain, "standard deviation / mean; 1 for Poisson, 0 for constant"),
+        ("dispersion", "dispersion", _plain, f"variance / mean of counts; 1 for Poisson{window}"),
+        ("lag-1", "gap_lag1", _plain, "correlation of a gap with the next; 0 for independent gaps"),
+    ]
+    rows = [
         ["arrivals", "", "", f.arrivals],
         ["requests", f"{f.rows:,}", "", _of_which(f)],
-        ["lasts", UNDEFINED if f.duration_s is None else duration(f.duration_s), "", _lasts(f)],
-        [
-            "rate",
-            _rate(f.rate_rps),
-            _rate(law.rate_rps) if law else None,
-            f"({_starts(f)} - 1) / span of {duration(f.span_s)}",
-        ],
-        [
-            "CV of gaps",
-            _plain(f.gap_cv),
-            _plain(law.gap_cv) if law else None,
-            "standard deviation / mean; 1 for Poisson, 0 for constant",
-        ],
-        [
-            "dispersion",
-            _plain(f.dispersion),
-            _plain(law.dispersion) if law else None,
-            f"variance / mean of counts; 1 for Poisson{window}",
-        ],
-        [
-            "lag-1",
-            _plain(f.gap_lag1),
-            _plain(law.gap_lag1) if law else None,
-            "correlation of a gap with the next; 0 for independent gaps",
-        ],
+        ["lasts", duration(f.duration_s), "", _lasts(f)],
+        ["span", duration(f.span_s), "", f"first of the {starts} due to last"],
+        *(
+            [label, show(getattr(f, key)), show(getattr(f.theory, key, None)), meaning]
+            for label, key, show, meaning in by_law
+        ),
         ["burst ratio", _plain(f.burst_ratio), "", "the most in any second / the mean of a second"],
     ]
     columns = [Column("figure", "label"), Column("drawn"), Column("law"), Column("meaning", "words")]
-    if law is None:
+    if f.theory is None:
         columns, rows = columns[:2] + columns[3:], [row[:2] + row[3:] for row in rows]
-    cells = [[cell or "" for cell in row] for row in rows]
-    return Table("Plan (drawn, nothing sent)", columns, cells, [*map(clean, f.notes), f"digest {f.digest}"])
+    return Table("Plan (drawn, nothing sent)", columns, rows, [*map(clean, f.notes), f"digest {f.digest}"])
 
 
 def _of_which(f: PlanFacts) -> str:
@@ -76,10 +63,6 @@ def _lasts(f: PlanFacts) -> str:
     if f.duration_s is None:
         return "as long as the answers take"
     return "from the start to the end of the measured part, answers apart"
-
-
-def _starts(f: PlanFacts) -> str:
-    return "sessions" if f.sessions else "requests"
 
 
 def _lengths(f: PlanFacts) -> Table:

@@ -97,6 +97,12 @@ def print_plan(facts: PlanFacts, console: Console) -> None:
         _table(console, table)
 
 
+def print_decidable(sayings: list[str], console: Console) -> None:
+    """Whether a plan can decide its SLOs."""
+    signs.allow(console.file)
+    _list(console, "SLOs", sayings)
+
+
 def print_picture(plan: Plan, scenario: Scenario, console: Console) -> None:
     """The same to look at: a few lines for each histogram."""
     signs.allow(console.file)
