@@ -187,9 +187,11 @@ class Sessions(Strict):
 
 
 class Retry(Strict):
-    """What a client does when it is rejected or cannot connect. Every attempt is recorded.
+    """What a client does when it is rejected, cannot connect, or a gateway cannot (502, 504): it asks again.
 
-    Latency counts from the first due instant, and a row is offered once.
+    Every attempt is recorded. Latency counts from the first due instant, timeouts.total from the first start,
+    and a row is offered once. No attempt is made that timeouts.total would not let begin, nor after a stop:
+    the last one's outcome stands then.
     """
 
     max: Annotated[int, Field(ge=0, le=100)] = Field(description="further attempts at most")
@@ -305,13 +307,19 @@ class Load(Manners):
             raise ValueError("rescale fits num_requests into duration: give both")
         if self.warmup_s and self.warmup_requests:
             raise ValueError("give warmup or warmup_requests, not both")
-        if has_sessions and isinstance(arrivals, Closed):
-            raise ValueError("a closed loop has no sessions: its users go on for ever")
+        if isinstance(arrivals, Closed):
+            self._fits_users(arrivals.concurrency)
         if isinstance(arrivals, Burst) and arrivals.size is None:
             if count is None:
                 raise ValueError("one burst has no duration: give num_requests")
             if self.warmup_s or self.warmup_requests:
                 raise ValueError("one burst has no warm-up: every request is due at once")
+
+    def _fits_users(self, users: int) -> None:
+        if self.has_sessions:
+            raise ValueError("a closed loop has no sessions: its users go on for ever")
+        if self.max_in_flight is not None and self.max_in_flight < users:
+            raise ValueError("max_in_flight is below concurrency: the client would turn its own users away")
 
     @property
     def has_sessions(self) -> bool:

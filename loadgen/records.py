@@ -71,8 +71,11 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     between successive token events; they add up to last_token - first_token. `event_tokens`: tokens in each
     token event: None unknown, 1 one each, or a list. `first_choice_s`, `last_choice_s`: events with `choices`
     in them, with a token or without. `slot_s`: when a place came free, for a request that had to wait for one
-    under max_concurrency. `retried`: the attempts before the one that is recorded here. `turn`: of a session,
-    from 1. `target`: which server, of several; `worker`: process.
+    under max_concurrency. `turn`: of a session, from 1. `target`: which server, of several; `worker`:
+    process.
+
+    `retried`: the attempts before the last. `due_s` and `started_s` are the first attempt's, all that follows
+    the last one's, and `attempts` counts all that were made.
     """
 
     index: Index

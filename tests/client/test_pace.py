@@ -173,6 +173,14 @@ def test_a_closed_loop_has_as_many_in_flight_as_it_has_users() -> None:
     assert [ran.of(i).due_s for i in range(2, 20)] == pytest.approx(sorted(ended)[:18], abs=1e-6)
 
 
+def test_a_closed_loop_is_not_bounded_below_its_users() -> None:
+    """They would be turned away, be free at once, and so use up the whole list in no time."""
+    closed = {"arrivals": {"kind": "closed", "concurrency": 3}, "num_requests": 9}
+    scenario_of(load=closed | {"max_in_flight": 3})
+    with pytest.raises(ValueError, match="turn its own users away"):
+        scenario_of(load=closed | {"max_in_flight": 2})
+
+
 def test_users_think_before_each_request() -> None:
     """A user asks 0.5 s after the answer; what the client adds to that is its send lag."""
     ran = run_plan(users_of(1, 3, think_s=0.5), answering(1.0))

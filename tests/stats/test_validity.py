@@ -183,6 +183,13 @@ def test_unsent_requests_are_the_clients_fault_unless_the_user_set_the_bound(
     assert "2 of 1000" in found(run)["unsent"].text
 
 
+def test_users_who_hung_up_before_a_slot_was_free() -> None:
+    """Half of them: misses, and no sign of a client that is lost."""
+    rows = [ok(i, i / 100) for i in range(50)]
+    rows += [failed(i, i / 100, Outcome.ABANDONED, started_s=None, sent_s=None) for i in range(50, 100)]
+    assert "not_started" not in effects(run_of(rows))
+
+
 def test_rows_that_never_started() -> None:
     """One of 1000 may be lost, two may not."""
     for lost, expected in ((1, {}), (2, {"not_started": "invalid"})):
