@@ -129,8 +129,8 @@ class _Bounded(Strict):
         """Refuses the law where P(min..max) is below `log_bound`, too small to say how it is spread."""
         if log_bound < LOG_LEAST:
             raise ValueError(
-                f"next to all of such a law is outside min..max, {self.min}..{self.max}, whose probability is "
-                "below 1e-282: change the bounds or the law"
+                f"next to all of such a law is outside min..max, {self.min}..{self.max}, whose probability "
+                "is below 1e-282: change the bounds or the law"
             )
 
 

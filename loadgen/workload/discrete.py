@@ -61,8 +61,8 @@ class Geometric:
 
     @property
     def sd(self) -> float:
-        mean, square = self._steps_mean, self._steps_variance + self._steps_mean**2
-        return math.sqrt(max(0.0, self._above * (square - self._above * mean * mean)))
+        within, between = self._steps_variance, (1 - self._above) * self._steps_mean**2
+        return math.sqrt(self._above * (within + between))
 
     # X is `_floor`, or with probability `_above` it has 1 to `_steps` more, truncated geometric: an
     # exponential that is known to be above a point begins anew there.
