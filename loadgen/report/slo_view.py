@@ -28,10 +28,10 @@ def table(s: Summary, source: str) -> Table | None:
         Column("least"),
         Column("most"),
         Column("of", drop=1),
-        Column("why", "words"),
     ]
     rows = [_row(result, with_class=classes) for result in s.slos]
-    notes = [
+    notes = [f"{_named(result)}: {result.reason}." for result in s.slos if result.reason]
+    notes += [
         "pNN and share: found is the share of the offered requests, or of gaps, within the limit.",
         "least, most: exact bounds, or from blocks of time, each with 95 % confidence.",
         "PASS: it holds even at the worse bound. FAIL: not even at the better. UNRESOLVED: cannot be told.",
@@ -39,11 +39,15 @@ def table(s: Summary, source: str) -> Table | None:
     return Table(f"SLOs ({source})", columns, rows, notes)
 
 
+def _named(result: SloResult) -> str:
+    return f"{result.class_}, {result.slo}" if result.class_ else result.slo
+
+
 def _row(result: SloResult, *, with_class: bool) -> list[str]:
     slo = parse(result.slo)
     figures = [_figure(slo, value, result.n) for value in (result.value, result.low, result.high)]
     name = [result.class_ or "all"] if with_class else []
-    return [result.slo, *name, result.verdict, *figures, f"{result.n:,}", result.reason]
+    return [result.slo, *name, result.verdict, *figures, f"{result.n:,}"]
 
 
 def _figure(slo: Slo, value: float | None, n: int) -> str:

@@ -23,7 +23,11 @@ def asked_load(run: Run) -> str:
     else:
         parts = [_law(load.get("arrivals")), _extent(load)]
         parts += [f"{word} {_law(load.get(f'{word}_tokens'))}".strip() for word in ("prompt", "output")]
-        parts += [_file(load.get("trace")), _sessions(load.get("sessions")), _classes(load.get("classes") or {})]
+        parts += [
+            _file(load.get("trace")),
+            _sessions(load.get("sessions")),
+            _classes(load.get("classes") or {}),
+        ]
     cap = load.get("max_concurrency")
     parts += [f"max_concurrency {cap}" if cap else "", "" if seed is None else f"seed {seed}"]
     return ", ".join(filter(None, parts))

@@ -87,7 +87,7 @@ def _of(slo: Slo, rows: int, per_row_s: float | None, classes: list[RequestClass
     is_pooled = isinstance(slo, Within) and bool({*slo.limits_s} & {*POOLED})
     each = _gaps_a_request(classes) if is_pooled else 1.0
     if each is None:
-        return []
+        return ["how many gaps there will be between tokens is not known before"]
     clean, half = ceil(need.clean / each), ceil(need.half / each)
     if rows >= half:
         return []

@@ -29,18 +29,24 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Summary:
         ({"outcomes": {"rejected": 5}}, Exit.FAILED),
         ({"validity": "INVALID"}, Exit.INVALID),
         ({"validity": "INVALID", "outcomes": {}}, Exit.INVALID),
+        ({"verdict": "PASS", "outcomes": {"rejected": 5}}, Exit.OK),
+        ({"verdict": "FAIL"}, Exit.FAILED),
+        ({"verdict": "UNRESOLVED"}, Exit.UNRESOLVED),
+        ({"verdict": "INVALID"}, Exit.INVALID),
+        ({"verdict": "FAIL", "validity": "INVALID"}, Exit.INVALID),
+        ({"verdict": "FAIL", "interrupted": True}, Exit.INTERRUPTED),
         ({"interrupted": True}, Exit.INTERRUPTED),
         ({"interrupted": True, "validity": "INVALID"}, Exit.INTERRUPTED),
         ({"interrupted": True, "outcomes": {}}, Exit.INTERRUPTED),
     ],
 )
-def test_an_interrupt_comes_before_invalid_and_invalid_before_failed(
+def test_an_interrupt_comes_before_invalid_and_that_before_the_slos(
     good: Summary, changed: dict[str, Any], code: Exit
 ) -> None:
     """However bad the figures of an interrupted run are, its code is 130, alone and in a comparison."""
     other = msgspec.structs.replace(good, **changed)
     assert of_run(other) == code
-    assert of_comparison([good, other]) == (Exit.OK if code is Exit.FAILED else code)
+    assert of_comparison([good, other]) == (Exit.OK if code in (Exit.FAILED, Exit.UNRESOLVED) else code)
 
 
 def test_answers_of_other_lengths_than_asked_cannot_be_compared(good: Summary) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from loadgen.compare import Comparison, compare
+from loadgen.report.markdown import summary_markdown
 from loadgen.report.terminal import print_comparison, print_plan, print_summary
 from loadgen.scenario import Scenario
-from loadgen.stats.summary import Finding, Goodput, Summary
+from loadgen.stats.summary import Certificate, Finding, Goodput, Part, SloResult, Summary
 from loadgen.workload import draw, facts
 from tests.report.summaries import distribution, metrics, nothing, summary
 
@@ -209,6 +211,76 @@ def test_cautions_are_said_before_the_tables(changes: dict[str, Any], said: str)
     text = shown(summary(**changes), 120)
     assert text.index(said) < text.index("Requests (")
     assert said not in shown(summary(), 120)
+
+
+def test_the_certificate_is_a_line_of_every_report() -> None:
+    """In its own words, before any table."""
+    text = "as asked: 99.9% of 1,000 requests started within 1ms of due"
+    certificate = Certificate(
+        verdict="as asked", text=text, sent=1000, on_time=0.999, tolerance_s=1e-3, lag_p99_s=1e-4,
+        lag_max_s=2e-3, p_values={}, p=None,
+    )  # fmt: skip
+    certified = summary(certificate=certificate)
+    assert f"certificate: arrivals {text}" in flat(shown(certified))
+    assert f"certificate: arrivals {text}" in summary_markdown(certified)
+    assert "certificate" not in shown(summary())
+
+
+SLOS = [
+    SloResult(slo="p99(ttft) <= 500ms", verdict="PASS", reason="", value=0.998, low=0.993, high=0.9997,
+              n=1000, n_effective=900.0, n_to_decide=None),
+    SloResult(slo="mean(e2e) <= 2s", class_="chat", verdict="UNRESOLVED", reason="too few to tell",
+              value=1.98, low=1.9, high=2.06, n=500, n_effective=None, n_to_decide=4000),
+    SloResult(slo="goodput >= 9/s", verdict="FAIL", reason="", value=8.0, low=7.9, high=8.1, n=1000,
+              n_effective=None, n_to_decide=None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_slos_come_first_with_verdict_figure_and_bounds(width: int) -> None:
+    """Shares in percent, means with their unit, rates per second; the overall verdict is said at the head."""
+    text = shown(summary(slos=SLOS, verdict="FAIL"), width)
+    assert text.splitlines()[1] == "FAIL  1 of 3 SLOs"
+    assert text.index("SLOs (") < text.index("Requests (")
+    assert re.search(r"PASS +99.8 % +99.3 % +>99.9 %", text)
+    assert re.search(r"chat +UNRESOLVED +1.98 s +1.90 s +2.06 s", text)
+    assert "chat, mean(e2e) <= 2s: too few to tell." in flat(text)
+    assert re.search(r"FAIL +8.00/s +7.90/s +8.10/s", text)
+    assert max(map(cell_len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_classes_and_turns_stand_side_by_side(width: int) -> None:
+    """Each with its own limits of goodput; whoever never got a token has no p99."""
+    parts = {"chat": part(0.1, {"ttft": 0.5}), "batch": part(0.4, {"ttft": 5.0}, adjusted={"p99": None})}
+    text = shown(summary(by_class=parts, by_turn={"4-7": part(0.2, {})}), width)
+    assert {"500", "100", "450", "90"} & {*cells(text, "chat")} >= {"500", "100", "450"}
+    assert "∞" in cells(text, "batch")
+    assert "By turn (" in text
+    assert "good, chat: within TTFT <= 500ms." in flat(text)
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "By class" not in shown(summary(), width)
+
+
+def part(ttft_s: float, limits_s: dict[str, float], **changes: Any) -> Part:
+    """Half of a run, one in ten of which is refused."""
+    whole = metrics(ttft_s=distribution(ttft_s, 450, **changes), output_tokens=distribution(64.0))
+    return Part(
+        offered=500,
+        outcomes={"ok": 450, "rejected": 50},
+        rejection_rate=0.1,
+        error_rate=0.0,
+        metrics={key: whole[key] for key in ("ttft_s", "e2e_s", "tpot_s", "itl_s", "output_tokens")},
+        goodput=Goodput(limits_s=limits_s, good=400, attainment=0.8, rps=4.0) if limits_s else None,
+    )
+
+
+def test_retries_and_a_closed_loop_are_told() -> None:
+    """How often requests were tried again; and that the load waited for the answers."""
+    text = shown(summary(retries=17, closed_loop=True))
+    assert cells(text, "retries")[0] == "17"
+    assert "Closed loop: users wait for their answers" in text
+    assert "retries" not in shown(summary())
 
 
 def test_a_burst_has_no_rate_row() -> None:
