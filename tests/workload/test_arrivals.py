@@ -1,136 +1,429 @@
-"""When requests fall due, against the theory of each law."""
+"""When requests fall due: exactly, in blocks of any size, and what is refused."""
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import pickle
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from loadgen.laws import Burst, Constant, Gamma, Poisson
 from loadgen.scenario import ScenarioError
 from loadgen.workload import arrivals
+from loadgen.workload.arrivals.switching import Path
+from loadgen.workload.arrivals.varying import rate_of
+from tests.workload.arrival_laws import LAWS, STATES, STEPS, S, law, points
 
-N = 100_000
-
-
-def gaps_s(law: Poisson | Gamma, seed: int = 1, n: int = N) -> np.ndarray:
-    return np.diff(arrivals.due_ns(law, seed, 0, n, 0), prepend=0) / 1e9
-
-
-def poisson(rate: float = 50.0) -> Poisson:
-    return Poisson(kind="poisson", rate_rps=rate)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_poisson_gaps_are_exponential(seed: int) -> None:
-    """Kolmogorov-Smirnov against the exponential law of mean 1/rate, the first gap included."""
-    assert stats.kstest(gaps_s(poisson(), seed), "expon", args=(0, 1 / 50)).pvalue > 0.001
+REPLAYED = np.array([1, 2, 2, 5, 9], np.int64) * S
+REPLAYS = {
+    "trace, over and over": law("trace", loop=True, speed_up=3),
+    "trace, thinned": law("trace", loop=True, rate=0.3, scale="thin"),
+}
+ALL = {**LAWS, **REPLAYS, "one burst": law("burst")}
 
 
-@pytest.mark.parametrize("window_s", [0.02, 0.1, 1.0, 10.0])
-def test_poisson_counts_vary_as_much_as_their_mean(window_s: float) -> None:
-    """The index of dispersion is 1 in short and long windows, within 5 of its sd sqrt(2 / windows + ...)."""
-    due_s = arrivals.due_ns(poisson(), 2, 0, N, 0) / 1e9
-    counts = np.bincount((due_s / window_s).astype(int))[:-1]
-    sd = np.sqrt(2 / len(counts) + 1 / (len(counts) * counts.mean()))
-    assert counts.var(ddof=1) / counts.mean() == pytest.approx(1, abs=5 * sd)
+def stream(one: Any, seed: int = 1) -> arrivals.Stream:
+    return arrivals.stream(one, seed, trace_due_ns=REPLAYED if one.kind == "trace" else None)
 
 
-@pytest.mark.parametrize("shape", [0.25, 1.0, 4.0])
-def test_gaps_are_independent_of_each_other(shape: float) -> None:
-    """Correlation of successive gaps is 0 within 5 standard deviations, 1/sqrt(n)."""
-    gaps = gaps_s(Gamma(kind="gamma", rate_rps=50.0, burstiness=shape))
-    assert abs(np.corrcoef(gaps[1:], gaps[:-1])[0, 1]) < 5 / np.sqrt(N)
+def due_ns(one: Any, n: int, seed: int = 1) -> NDArray[np.int64]:
+    return stream(one, seed).take(n)
 
 
-@pytest.mark.parametrize("shape", [0.25, 1.0, 4.0])
-def test_gamma_gaps_have_mean_one_over_rate_and_cv_one_over_root_shape(shape: float) -> None:
-    """vLLM's burstiness: shape as given, scale 1 / (rate x shape)."""
-    gaps = gaps_s(Gamma(kind="gamma", rate_rps=4.0, burstiness=shape))
-    assert gaps.mean() == pytest.approx(0.25, abs=5 * 0.25 / np.sqrt(shape * N))
-    # sd of the estimated CV of a gamma law, by the delta method: sqrt((1 + 1/shape) / (2 n))
-    assert gaps.std() / gaps.mean() == pytest.approx(shape**-0.5, abs=5 * np.sqrt((1 + 1 / shape) / (2 * N)))
-    assert stats.kstest(gaps, "gamma", args=(shape, 0, 1 / (4 * shape))).pvalue > 0.001
+# --- every law ----------------------------------------------------------------------------------------------
 
 
-def test_gamma_of_burstiness_one_is_poisson_to_the_nanosecond() -> None:
-    """The two inverse CDFs agree on the same stream, but for the last digit of a rounding."""
-    gamma = gaps_s(Gamma(kind="gamma", rate_rps=50.0, burstiness=1.0))
-    assert np.abs(gamma - gaps_s(poisson())).max() <= 1.5e-9
+@given(name=st.sampled_from(sorted(ALL)), seed=st.integers(0, 2**31 - 1), data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_drawing_in_blocks_changes_nothing(name: str, seed: int, data: st.DataObject) -> None:
+    """Blocks of any size, empty ones too, from a stream that is copied or pickled between them."""
+    sizes = data.draw(st.lists(st.integers(0, 400), max_size=8))
+    between = data.draw(
+        st.sampled_from([lambda s: s, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+    )
+    one, blocks = stream(ALL[name], seed), []
+    for size in sizes:
+        blocks.append(one.take(size))
+        one = between(one)
+    joined = np.concatenate([*blocks, np.empty(0, np.int64)])
+    assert np.array_equal(joined, due_ns(ALL[name], sum(sizes), seed))
 
 
-def test_a_very_small_burstiness_still_gives_gaps() -> None:
-    """Inverse CDF values below the smallest float are 0: rows due together, not an error."""
-    due = arrivals.due_ns(Gamma(kind="gamma", rate_rps=1.0, burstiness=0.001), 1, 0, 1000, 0)
-    assert (np.diff(due) == 0).mean() > 0.9
-    assert due[-1] > 0
+@pytest.mark.parametrize("name", ALL)
+def test_instants_are_whole_sorted_and_of_their_seed(name: str) -> None:
+    """int64 from 0 on; the same seed gives the same again, another one others where there is chance."""
+    first = due_ns(ALL[name], 3000)
+    assert first.dtype == np.int64
+    assert len(first) == 3000
+    assert first[0] >= 0
+    assert (np.diff(first) >= 0).all()
+    assert np.array_equal(first, due_ns(ALL[name], 3000))
+    by_clock = ("constant", "burst", "one burst", "batches, fixed by the clock", "trace, over and over")
+    assert np.array_equal(first, due_ns(ALL[name], 3000, seed=2)) == (name in by_clock)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_copy_leaves_the_original_where_it_was(name: str) -> None:
+    """What one draws the other draws as well."""
+    one = stream(ALL[name])
+    one.take(100)
+    other = copy.deepcopy(one)
+    assert np.array_equal(other.take(500), one.take(500))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_stream_is_small(name: str) -> None:
+    """It travels to workers: below 64 KiB after many rows."""
+    one = stream(ALL[name])
+    one.take(20_000)
+    assert len(pickle.dumps(one)) < 65_536
+
+
+def test_every_schedule_is_pinned() -> None:
+    """SHA-256 over 2000 instants of each law: the same on any machine and with any NumPy."""
+    h = hashlib.sha256()
+    for name in sorted(ALL):
+        h.update(due_ns(ALL[name], 2000).astype("<i8").tobytes())
+    assert h.hexdigest() == "1e0bbdbbb171b096e290dc1204e19a21d8975d61480e2f03d9d173492f0d9c31"
+
+
+@pytest.mark.parametrize("name", ["poisson", "gamma, burstiness 0.25", "weibull, shape 0.7"])
+def test_twice_the_rate_is_the_same_schedule_in_half_the_time(name: str) -> None:
+    """Common random numbers: to the rounding of each gap."""
+    fast = LAWS[name].model_copy(update={"rate_rps": 100.0})
+    assert np.abs(due_ns(LAWS[name], 1000) - 2 * due_ns(fast, 1000)).max() <= 1.5 * 1000
+
+
+def test_a_purpose_of_its_own_gives_a_schedule_of_its_own() -> None:
+    """Two classes may have the same law and seed."""
+    one = LAWS["poisson"]
+    other = arrivals.stream(one, 1, purpose="other").take(10)
+    assert not np.array_equal(due_ns(one, 10), other)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        law("poisson", rate=1e-6),
+        law("constant", rate=1e-6),
+        law("gamma", rate=1e-6),
+        law("steps", points=points(_0=1e-6)),
+    ],
+)
+def test_instants_too_far_to_count_are_refused(one: Any) -> None:
+    """Sixty-four-bit nanoseconds would wrap around; the message says so instead."""
+    with pytest.raises(ScenarioError, match="146 years"):
+        due_ns(one, 10_000)
+
+
+def test_more_rows_than_a_plan_holds_are_refused() -> None:
+    """Before they are drawn."""
+    arrivals.refuse_many(arrivals.MAX_ROWS)
+    with pytest.raises(ScenarioError, match="about 20,000,001 requests"):
+        arrivals.refuse_many(arrivals.MAX_ROWS + 1)
+
+
+def test_a_closed_loop_has_no_instants() -> None:
+    """Nobody may ask for them."""
+    with pytest.raises(ValueError, match="closed loop"):
+        arrivals.stream(law("closed", concurrency=3), 1)
+
+
+# --- by the clock -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rate", [0.01, 1.0, 3.0, 7.3, 1e4, 1 / 3])
 def test_constant_arrivals_are_exact_and_never_drift(rate: float) -> None:
     """Row i is due at i / rate rounded to the nanosecond, computed in exact fractions, the first at 0."""
-    due = arrivals.due_ns(Constant(kind="constant", rate_rps=rate), 1, 0, 3000, 0)
-    assert due.tolist() == [round(i * 10**9 / Fraction(rate)) for i in range(3000)]
+    assert due_ns(law("constant", rate=rate), 3000).tolist() == [
+        round(i * 10**9 / Fraction(rate)) for i in range(3000)
+    ]
 
 
 def test_constant_arrivals_are_exact_after_an_hour_too() -> None:
     """Row 10,800,000 at 3000/s is due after exactly 3600 s."""
-    assert arrivals.due_ns(Constant(kind="constant", rate_rps=3000.0), 1, 10_800_000, 1, 0).tolist() == [
-        3600 * 10**9
-    ]
+    assert due_ns(law("constant", rate=3000), 10_800_001)[-1] == 3600 * S
 
 
 def test_one_burst_is_due_at_once() -> None:
     """Every row at 0."""
-    assert arrivals.due_ns(Burst(kind="burst"), 1, 0, 5, 0).tolist() == [0] * 5
+    assert due_ns(law("burst"), 5).tolist() == [0] * 5
 
 
-def test_groups_fall_due_together_every_so_often() -> None:
-    """Groups of 3 every 100 ms, wherever one starts to draw."""
-    law = Burst(kind="burst", size=3, every_s="100ms")
-    whole = [0, 0, 0, 10**8, 10**8, 10**8, 2 * 10**8]
-    assert arrivals.due_ns(law, 1, 0, 7, 0).tolist() == whole
-    assert arrivals.due_ns(law, 1, 2, 5, 0).tolist() == whole[2:]
+@pytest.mark.parametrize("one", [law("burst", size=3, every="100ms"), law("batches", size=3, every="100ms")])
+def test_groups_fall_due_together_every_so_often(one: Any) -> None:
+    """Groups of 3 every 100 ms."""
+    assert due_ns(one, 7).tolist() == [0, 0, 0, S // 10, S // 10, S // 10, S // 5]
 
 
-def test_drawing_in_blocks_changes_nothing() -> None:
-    """A block that goes on from the row before it continues the same schedule, bit for bit."""
-    whole = arrivals.due_ns(poisson(), 1, 0, 1000, 0)
-    head = arrivals.due_ns(poisson(), 1, 0, 333, 0)
-    rest = arrivals.due_ns(poisson(), 1, 333, 667, int(head[-1]))
-    assert np.array_equal(whole, np.concatenate([head, rest]))
-
-
-@pytest.mark.parametrize("shape", [0.01, 1.0, 30.0])
-def test_rows_before_an_instant_are_all_the_rows_before_it(shape: float) -> None:
-    """As many as one finds in a schedule drawn far past it."""
-    law = Gamma(kind="gamma", rate_rps=20.0, burstiness=shape)
-    long = arrivals.due_ns(law, 3, 0, 20_000, 0)
-    assert long[-1] > 5e9
-    assert np.array_equal(arrivals.due_before_ns(law, 3, 5 * 10**9), long[long < 5 * 10**9])
-
-
-def test_an_instant_itself_is_not_before_itself() -> None:
-    """Ten rows a second from 0 are exactly ten before 1 s."""
-    assert len(arrivals.due_before_ns(Constant(kind="constant", rate_rps=10.0), 1, 10**9)) == 10
-
-
-@pytest.mark.parametrize("law", [poisson(1e-6), Constant(kind="constant", rate_rps=1e-6)])
-def test_instants_too_far_to_count_are_refused(law: Poisson | Constant) -> None:
-    """Sixty-four-bit nanoseconds would wrap around; the message says so instead."""
-    with pytest.raises(ScenarioError, match="146 years"):
-        arrivals.due_ns(law, 1, 0, 10_000, 0)
-
-
-def test_each_law_is_told_in_one_line() -> None:
-    """What `plan` prints."""
-    assert arrivals.describe(poisson(1.5)) == "poisson, 1.5/s"
-    assert arrivals.describe(Constant(kind="constant", rate_rps=2.0)) == "constant, 2/s"
+def test_batches_larger_than_memory_are_drawn_row_by_row() -> None:
+    """A thousand million at once are no more work than the rows that are taken of them."""
     assert (
-        arrivals.describe(Gamma(kind="gamma", rate_rps=2.0, burstiness=0.25))
-        == "gamma, 2/s, burstiness 0.25 (gaps' CV 2)"
+        due_ns(law("batches", size=10**9, batch_rate=1), 3).tolist()
+        == [due_ns(law("poisson", rate=1), 1)[0]] * 3
     )
-    assert arrivals.describe(Burst(kind="burst")) == "burst, all at once"
-    assert arrivals.describe(Burst(kind="burst", size=3, every_s="2s")) == "burst, groups of 3 every 2s"
+
+
+def test_poisson_batches_come_when_poisson_requests_would() -> None:
+    """Whatever their sizes."""
+    alone = due_ns(law("poisson", rate=3), 300)
+    for sizes in ("fixed", "geometric"):
+        together = due_ns(law("batches", size=4, sizes=sizes, batch_rate=3), 600)
+        assert np.array_equal(np.unique(together), alone[: len(np.unique(together))])
+
+
+# --- gaps ---------------------------------------------------------------------------------------------------
+
+
+def test_a_row_depends_on_no_other_rows_rejections() -> None:
+    """Gaps drawn from any row on are the gaps of those rows."""
+    from loadgen.workload.arrivals.renewal import unit_gammas
+
+    for shape in (0.3, 2.0):
+        whole = unit_gammas(shape, 1, "x", 0, 500)
+        assert np.array_equal(unit_gammas(shape, 1, "x", 123, 200), whole[123:323])
+
+
+def test_a_very_small_burstiness_still_gives_gaps() -> None:
+    """Numbers below the smallest float are 0: rows due together, not an error."""
+    due = due_ns(law("gamma", rate=1, burstiness=0.001), 3000)
+    assert (np.diff(due) == 0).mean() > 0.9
+    assert due[-1] > 0
+
+
+# --- rates that change --------------------------------------------------------------------------------------
+
+KNOWN = [name for name, one in LAWS.items() if one.kind in ("steps", "curve", "ramp", "sine")]
+
+
+@pytest.mark.parametrize("name", [*KNOWN, "on/off, fixed times"])
+def test_an_instant_is_where_the_integrated_rate_gets_to_its_arrival(name: str) -> None:
+    """The integral there is the sum of unit exponentials, to half a nanosecond at the highest rate, 100/s."""
+    unit = due_ns(law("poisson", rate=1), 20_000)  # whole billionths of an arrival
+    found = rate_of(LAWS[name]).integral(due_ns(LAWS[name], 20_000).astype(np.float64))
+    assert np.abs(found - unit).max() <= 0.5 * 100 + 1e-2
+
+
+def test_a_state_path_does_not_depend_on_the_arrivals() -> None:
+    """On and off at the same instants at twice the rate: nothing falls due while off."""
+    slow, fast = (law("on_off", rate=rate, on="1s", off="1s") for rate in (20, 40))
+    path = Path(slow, 1, "arrivals")
+    edges, states = path._piece.start_ns, np.diff(path._piece.before) > 0
+    for one in (slow, fast):
+        due = due_ns(one, 5000)
+        assert due[-1] < edges[-1]
+        assert states[np.searchsorted(edges, due, side="right") - 1].all()
+
+
+def test_fixed_on_and_off_times_start_on_and_keep_time() -> None:
+    """All 5,000 instants lie in the first 300 ms of their 800."""
+    due = due_ns(law("on_off", rate=50, on="300ms", off="500ms", dwell="fixed"), 5000)
+    assert (due % (S * 8 // 10)).max() <= S * 3 // 10
+
+
+def test_the_first_state_is_drawn_as_in_the_long_run() -> None:
+    """Over 1,500 seeds each state is first by its share of the time, within 5 sd."""
+    states = law("mmpp", states=STATES)
+    first = np.array([Path(states, seed, "x")._piece._first_rps[0] for seed in range(1500)])
+    for rate, dwell_s in ((1, 1.0), (30, 0.3), (100, 0.1)):
+        share = dwell_s / 1.4
+        assert (first == rate).mean() == pytest.approx(share, abs=5 * (share * (1 - share) / 1500) ** 0.5)
+
+
+def test_each_state_is_followed_by_any_other_equally_often() -> None:
+    """Never by itself; within 5 sd of one half."""
+    path = Path(law("mmpp", states=STATES), 1, "x")
+    visited = [path._piece._first_rps]
+    for _ in range(9):
+        path._piece = path._next(0, 0.0)
+        visited.append(path._piece._first_rps)
+    rates = np.concatenate(visited)
+    assert (rates[1:] != rates[:-1]).all()
+    after = rates[1:][rates[:-1] == 1]
+    assert (after == 30).mean() == pytest.approx(0.5, abs=5 * 0.5 / len(after) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        law("sine", rate=5, amplitude=0.5, period="0.1ns"),
+        law("steps", points=[*STEPS[:1], {"at": "0.1ns", "rate": 1}], every="0.3ns"),
+        law("on_off", rate=5, on="0.1ns", off="0.1ns", dwell="fixed"),
+    ],
+)
+def test_what_repeats_within_a_nanosecond_is_refused(one: Any) -> None:
+    """Instants are whole nanoseconds."""
+    with pytest.raises(ScenarioError, match="shorter than a nanosecond"):
+        due_ns(one, 1)
+
+
+def test_a_state_that_changes_all_the_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than drawn for ever: a visit of a nanosecond and a request a year."""
+    monkeypatch.setattr("loadgen.workload.arrivals.switching.MAX_VISITS", 10_000)
+    one = law("on_off", rate=0.001, on="1ns", off="1ns")
+    with pytest.raises(ScenarioError, match="changes more than 10,000 times"):
+        due_ns(one, 1)
+
+
+# --- stages -------------------------------------------------------------------------------------------------
+
+
+def test_stages_follow_each_other_by_duration_and_by_count() -> None:
+    """2/s for 2 s; then 3 at 1/s from 2 s on, whose last is at 4 s; then a burst of 2 there; and no more."""
+    one = law(
+        "stages",
+        stages=[
+            {"arrivals": {"kind": "constant", "rate": 2}, "duration": "2s"},
+            {"arrivals": {"kind": "constant", "rate": 1}, "num_requests": 3},
+            {"arrivals": {"kind": "burst"}, "num_requests": 2},
+        ],
+    )
+    assert due_ns(one, 100).tolist() == [0, S // 2, S, 3 * S // 2, 2 * S, 3 * S, 4 * S, 4 * S, 4 * S]
+    again = one.model_copy(update={"repeat": True})
+    assert due_ns(again, 12)[9:].tolist() == [4 * S, 9 * S // 2, 5 * S]
+
+
+def test_a_stage_is_its_law_alone_begun_at_its_start() -> None:
+    """With random numbers of its own: the same law twice is not the same schedule twice."""
+    stage = {"arrivals": {"kind": "poisson", "rate": 50}, "duration": "4s"}
+    due = due_ns(law("stages", stages=[stage, stage]), 1000)
+    cut = int(np.searchsorted(due, 4 * S))
+    for number, part in enumerate((due[:cut], due[cut:] - 4 * S)):
+        alone = arrivals.stream(law("poisson", rate=50), 1, purpose=f"arrivals/{number}").take(len(part) + 1)
+        assert np.array_equal(part, alone[:-1])
+        assert alone[-1] >= 4 * S
+
+
+def test_stages_without_requests_are_refused_where_they_repeat() -> None:
+    """Else one would wait for ever."""
+    stage = {"arrivals": {"kind": "poisson", "rate": 1e-6}, "duration": "1ns"}
+    with pytest.raises(ScenarioError, match="no request falls due"):
+        due_ns(law("stages", stages=[stage], repeat=True), 1)
+    assert not len(due_ns(law("stages", stages=[stage]), 1))
+
+
+# --- traces -------------------------------------------------------------------------------------------------
+
+
+def replayed(n: int = 100, **keys: Any) -> tuple[list[float], list[int]]:
+    """Seconds, and rows of the trace that is due at 1, 2, 2, 5 and 9 s."""
+    due, source = arrivals.stream(law("trace", **keys), 1, trace_due_ns=REPLAYED).take_rows(n)
+    assert source is not None
+    assert source.dtype == np.int32
+    return [at / S for at in due.tolist()], source.tolist()
+
+
+def test_a_trace_is_replayed_as_it_is_and_ends() -> None:
+    """Every instant and its row."""
+    assert replayed() == ([1, 2, 2, 5, 9], [0, 1, 2, 3, 4])
+
+
+def test_a_trace_can_be_faster() -> None:
+    """Half the time for all."""
+    assert replayed(speed_up=2) == ([0.5, 1, 1, 2.5, 4.5], [0, 1, 2, 3, 4])
+
+
+def test_a_trace_starts_anew_one_mean_gap_after_its_last_row() -> None:
+    """Eight seconds and 2 s more a cycle: 5 rows in 10 s, which is its rate of 4 gaps in 8 s."""
+    assert replayed(8, loop=True) == ([1, 2, 2, 5, 9, 11, 12, 12], [0, 1, 2, 3, 4, 0, 1, 2])
+    assert arrivals.mean_rps(law("trace", loop=True), REPLAYED) == 0.5
+
+
+def test_a_trace_is_stretched_to_a_rate() -> None:
+    """0.5/s to 2/s: a quarter of every instant, in the next cycle too."""
+    assert replayed(6, rate=2, loop=True) == ([0.25, 0.5, 0.5, 1.25, 2.25, 2.75], [0, 1, 2, 3, 4, 0])
+
+
+def test_a_trace_is_thinned_to_a_rate_row_by_row() -> None:
+    """Rows that are kept keep their instants; at a higher rate all of them are still there, and more."""
+    trace = np.arange(20_000, dtype=np.int64) * S // 10
+    low, high = (
+        arrivals.stream(law("trace", rate=rate, scale="thin"), 1, trace_due_ns=trace).take_rows(20_000)
+        for rate in (2, 6)
+    )
+    assert low[1] is not None
+    assert high[1] is not None
+    assert np.array_equal(low[0], trace[low[1]])
+    assert set(low[1].tolist()) < set(high[1].tolist())
+    for kept, share in ((low, 0.2), (high, 0.6)):
+        assert len(kept[0]) / 20_000 == pytest.approx(
+            share, abs=5 * (share * (1 - share) / 20_000) ** 0.5 + 1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    ("keys", "due", "told"),
+    [
+        ({"rate": 1, "scale": "thin"}, REPLAYED, "thinning cannot add to the trace's 0.5/s"),
+        ({"rate": 1}, REPLAYED[1:3], "no rate to scale"),
+        ({"loop": True}, REPLAYED[1:3], "no gap to loop"),
+        ({}, REPLAYED[:0], "has no rows"),
+        ({}, None, "it has none"),
+    ],
+)
+def test_a_trace_that_cannot_be_replayed_so_is_refused(keys: Any, due: Any, told: str) -> None:
+    """With the reason."""
+    with pytest.raises(ScenarioError, match=told):
+        arrivals.stream(law("trace", **keys), 1, trace_due_ns=due)
+
+
+def test_other_laws_have_no_rows_of_a_trace() -> None:
+    """The instants, and None."""
+    due, source = stream(LAWS["poisson"]).take_rows(3)
+    assert source is None
+    assert np.array_equal(due, due_ns(LAWS["poisson"], 3))
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "told"),
+    [
+        (law("poisson", rate=1.5), "poisson, 1.5/s"),
+        (law("constant", rate=2), "constant, 2/s"),
+        (law("gamma", rate=2, burstiness=0.25), "gamma, 2/s, burstiness 0.25 (gaps' CV 2)"),
+        (law("gamma", rate=2, cv=0.5), "gamma, 2/s, burstiness 4 (gaps' CV 0.5)"),
+        (law("weibull", rate=2, shape=0.7), "weibull, 2/s, shape 0.7"),
+        (law("burst"), "burst, all at once"),
+        (law("burst", size=3, every="2s"), "burst, groups of 3 every 2s"),
+        (law("batches", size=3, every="2s"), "batches of 3, every 2s"),
+        (LAWS["batches, geometric at random"], "batches of 5 in the mean, geometric, 3/s at random"),
+        (
+            law("on_off", rate=20, on="2s", off="8s"),
+            "on/off, 20/s for 2s, then 0/s for 8s, exponential times, 4/s in the long run",
+        ),
+        (LAWS["mmpp"], "mmpp of 3 states, 14.2857/s in the long run"),
+        (LAWS["steps, repeated"], "steps of 2 points, 15/s in the long run"),
+        (LAWS["ramp"], "ramp, 1/s to 50/s over 1m"),
+        (LAWS["sine"], "sine, 50/s +- 80 %, period 2s"),
+        (law("trace"), "trace"),
+        (law("trace", speed_up=2, loop=True), "trace, 2 times as fast, over and over"),
+        (law("trace", rate=5, scale="thin"), "trace, thinned to 5/s"),
+        (law("custom", law="my_laws:gaps"), "custom, my_laws:gaps"),
+        (law("closed", concurrency=8), "closed loop of 8 users"),
+        (
+            law(
+                "stages", stages=[{"arrivals": {"kind": "poisson", "rate": 1}, "duration": "5s"}], repeat=True
+            ),
+            "1 stages, over and over: poisson, 1/s for 5s",
+        ),
+    ],
+)
+def test_each_law_is_told_in_one_line(one: Any, told: str) -> None:
+    """What `plan` prints."""
+    assert arrivals.describe(one) == told
+
+
+def test_what_has_an_end_says_so() -> None:
+    """One burst, a trace and stages that do not start anew."""
+    ending = [law("burst"), law("trace"), LAWS["stages"].model_copy(update={"repeat": False})]
+    endless = [*LAWS.values(), law("trace", loop=True), law("closed", concurrency=1)]
+    assert all(map(arrivals.has_end, ending))
+    assert not any(map(arrivals.has_end, endless))

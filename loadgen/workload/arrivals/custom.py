@@ -101,12 +101,11 @@ def _module(law: Custom) -> ModuleType:
     beside = Path(law.folder or ".", *name.split(".")).with_suffix(".py")
     try:
         module = _run(beside) if beside.is_file() else importlib.import_module(name)
-    except ModuleNotFoundError as problem:
-        where = f"{beside} does not exist, nor is {name} installed"
-        raise _mistake(law, where if problem.name == name else _told(problem)) from problem
     except Exception as problem:
-        raise _mistake(law, f"cannot be imported: {_told(problem)}") from problem
-    if not module.__file__:
+        is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == name
+        where = f"{beside} does not exist, nor is {name} installed"
+        raise _mistake(law, where if is_absent else f"cannot be imported: {_told(problem)}") from problem
+    if not getattr(module, "__file__", None):
         raise _mistake(law, f"{name} is no file of Python")
     return module
 

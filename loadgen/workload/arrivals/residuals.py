@@ -22,11 +22,13 @@ def of_gaps(law: Gamma | Weibull, seed: int, due_ns: Instants) -> Floats:
 
 def _distribution(law: Gamma | Weibull, gap_s: Floats) -> Floats:
     gaps = np.maximum(gap_s, 0) * law.rate_rps
+    below: Floats
     if isinstance(law, Weibull):
-        return np.asarray(-np.expm1(-((gaps * mean_of_weibull(law.shape)) ** law.shape)), np.float64)
+        below = -np.expm1(-np.power(gaps * mean_of_weibull(law.shape), law.shape))
+        return below
     from scipy.special import gammainc  # slow to import
 
-    below: Floats = gammainc(law.shape, law.shape * gaps)
+    below = gammainc(law.shape, law.shape * gaps)
     return below
 
 

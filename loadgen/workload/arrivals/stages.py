@@ -12,7 +12,7 @@ from loadgen.scenario import ScenarioError
 from loadgen.workload.arrivals.stream import Instants, Stream, refuse_far
 
 _FEWEST_ROWS = 64  # at a time: a stage by duration is over where one that is drawn falls past its end
-_EMPTY_ROUNDS = 10_000
+_EMPTY_ROUNDS = 1000
 
 
 class Visit(NamedTuple):

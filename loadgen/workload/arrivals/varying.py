@@ -46,6 +46,7 @@ class Rescaled(Stream):
         self._row, self._operational = self._row + n, int(operational[-1])
         due_ns = np.maximum.accumulate(np.maximum(due_ns, self._last_ns))  # a rounding may turn two around
         self._last_ns = int(due_ns[-1])
+        refuse_far(self._last_ns)
         return due_ns
 
 
