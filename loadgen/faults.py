@@ -24,6 +24,7 @@ _RULES = {
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
     "greater_than": "must be above {gt:.12g}",
+    "less_than": "must be below {lt:.12g}",
     "greater_than_equal": "must be at least {ge:.12g}",
     "less_than_equal": "must be at most {le:.12g}",
 }

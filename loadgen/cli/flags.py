@@ -119,7 +119,8 @@ def _built(data: dict[str, Any]) -> Scenario:
     try:
         return build(data, _WHERE)
     except ScenarioError as trouble:
-        raise ScenarioError(re.sub(rf"(?m)^{_WHERE}: ([\w.]+)(?=:)", _in_flags, str(trouble))) from None
+        told = re.sub(rf"(?m)^{_WHERE}: ([\w.]+)(?=:)", _in_flags, str(trouble))
+        raise ScenarioError("\n".join(dict.fromkeys(told.splitlines()))) from None  # one flag, two keys
 
 
 def _in_flags(found: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def _listed(scenario: Scenario) -> str:
 def _refuse_masked(asked: Scenario, file: str) -> None:
     """No secret is kept in a file, so none can be sent from one."""
     manners: list[Manners] = [asked.load, *asked.load.classes.values()]
-    if any("***" in map(str, one.extra_body.values()) for one in manners):
+    if any('"***"' in json.dumps(one.extra_body) for one in manners):
         raise ScenarioError(
             f"{file}: extra_body was masked when it was kept: give the scenario beside --plan"
         )

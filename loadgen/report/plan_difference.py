@@ -37,9 +37,15 @@ def _columns(a: Plan, b: Plan) -> Iterator[str]:
                 f"{name}: differs in {len(differ):,} of {len(both):,} rows, first in row {both[first]}: "
                 f"{mine[first]} and {others[first]}"
             )
-    ids = [(a.ids or ())[i : i + 1] for i in of_a], [(b.ids or ())[i : i + 1] for i in of_b]
-    if different := sum(mine != others for mine, others in zip(*ids, strict=True)):
-        yield f"ids: differ in {different:,} of {len(both):,} rows"
+    ids = [(i, _id(a, x), _id(b, y)) for i, x, y in zip(both, of_a, of_b, strict=True)]
+    if differing := [row for row in ids if row[1] != row[2]]:
+        row, mine, others = differing[0]
+        many = f"{len(differing):,} of {len(ids):,} rows"
+        yield f"ids: differ in {many}, first in row {row}: {mine} and {others}"
+
+
+def _id(plan: Plan, place: int) -> str | None:
+    return None if plan.ids is None else plan.ids[place]
 
 
 def _else(a: Plan, b: Plan) -> Iterator[str]:
