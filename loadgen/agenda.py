@@ -32,11 +32,12 @@ class Agenda:
         self.dropped = 0
         self._window = plan.window
         self._closed = plan.users is not None
+        self._users = plan.users or 0
         # Only when such a row falls due is it known whether that is in the window.
         self._moves = plan.window.by == "duration" and (self._closed or plan.has_chains)
         self._tail = tail
         blocks = chain((plan,), plan.tail() if tail or (self._closed and self._moves) else ())
-        self._ahead: deque[Row] = deque()  # read, and waiting for nothing but their turn here
+        self._ahead: deque[Row] = deque()  # read, and waiting for nothing but their turn, or a user
         self._ready: list[tuple[int, int, Row]] = []  # with an instant of their own, out of the plan's order
         self._fresh: dict[int, Row] = {}  # of both, those that nothing was prepared for yet, by index
         self._awaited: set[int] = set()  # rows that have not ended, and another waits for
@@ -48,7 +49,7 @@ class Agenda:
         self._owed: set[int] = set()  # rows that ended well, whose follower has not been read yet
         self._rows = chain.from_iterable(map(self._rows_of, blocks))
         self._unread = next(self._rows, None)
-        for _ in range(plan.users or 0):
+        for _ in range(self._users):
             self._serve_user(0)
         self._settle()
 
@@ -76,9 +77,10 @@ class Agenda:
     def read_ahead(self, until_ns: int) -> Row | None:
         """A row that was not given here before, so that something can be prepared for it.
 
-        One whose instant is known by now, or that the plan has by `until_ns`; it will fall due as it is.
+        One that the plan has by `until_ns`, or that waited for another which has ended; of a closed loop, one
+        of as many as there are users, though it is not known yet when it falls due.
         """
-        while not self._closed and not self._fresh and self._unread and self._unread.due_ns <= until_ns:
+        while not self._fresh and self._unread and self._is_near(self._unread, until_ns):
             self._ahead.append(self._read())
         return self._fresh.pop(next(iter(self._fresh))) if self._fresh else None
 
@@ -101,11 +103,14 @@ class Agenda:
                 raise ValueError("two rows of a plan wait for the same one")
         yield from block.rows()
 
+    def _is_near(self, row: Row, until_ns: int) -> bool:
+        return len(self._ahead) < self._users if self._closed else row.due_ns <= until_ns
+
     def _read(self) -> Row:
         row = self._unread
         assert row is not None
         self._unread = next(self._rows, None)
-        if not self._closed and row.after == NONE:
+        if row.after == NONE:
             self._fresh[row.index] = row
         return row
 
@@ -118,7 +123,7 @@ class Agenda:
                 break
             self._release(self._ahead.popleft())
         ready = self._ready[0][2] if self._ready else None
-        first = self._ahead[0] if self._ahead else None
+        first = self._ahead[0] if self._ahead and not self._closed else None
         if ready is not None and (first is None or (ready.due_ns, ready.index) < (first.due_ns, first.index)):
             first = ready
         self.head = first
@@ -151,8 +156,8 @@ class Agenda:
 
     def _serve_user(self, free_ns: int) -> None:
         """A user is free, and thinks about the next row."""
-        if self._unread is not None:
-            row = self._read()
+        if self._ahead or self._unread is not None:
+            row = self._ahead.popleft() if self._ahead else self._read()
             self._promise(replace(row, phase=Phase.MEASURED) if self._moves else row, free_ns + row.think_ns)
 
     def _promise(self, row: Row, due_ns: int) -> None:
@@ -165,7 +170,8 @@ class Agenda:
         self._left += phase != Phase.TAIL
         row = replace(row, due_ns=due_ns, phase=phase)
         heapq.heappush(self._ready, (due_ns, row.index, row))
-        self._fresh[row.index] = row
+        if row.after != NONE:
+            self._fresh[row.index] = row
 
     def _phase(self, due_ns: int) -> Phase:
         if due_ns < self._window.start_ns:

@@ -166,6 +166,17 @@ def test_what_was_taken_need_not_be_prepared() -> None:
     assert (left.index, agenda.read_ahead(0)) == (1, None)
 
 
+def test_as_many_rows_as_there_are_users_can_be_prepared_before_anybody_is_free() -> None:
+    """Each of them once; when one falls due is told later."""
+    agenda = Agenda(users_of(2, 9, think_s=1.0), tail=False)
+    assert [row.index for row in iter(lambda: agenda.read_ahead(0), None)] == [0, 1, 2, 3]
+    agenda.ended(agenda.take(), 5 * SECOND, well=True)
+    assert [row.index for row in iter(lambda: agenda.read_ahead(0), None)] == [4]
+    agenda.take()
+    third = agenda.take()
+    assert (third.index, third.due_ns) == (2, 6 * SECOND)
+
+
 def test_a_row_goes_on_where_another_waits_for_it() -> None:
     """The last turn of a session does not."""
     agenda = Agenda(sessions_of(2), tail=False)

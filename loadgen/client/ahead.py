@@ -12,6 +12,8 @@ from loadgen.plan import Prompt, Row
 AHEAD_NS = 2_000_000_000
 AHEAD_BYTES = 64 * 2**20
 
+Written = tuple[bytes, Prompt | None]  # the request, and what it says where another turn follows
+
 
 class Ahead:
     """Takes the rows of an agenda out, as Asks. `forms`: by class. `prompt`: a row's own part of its prompt.
@@ -31,17 +33,20 @@ class Ahead:
         self._forms = forms
         self._prompt = prompt
         self._conversations = conversations
-        self._written: dict[int, Ask] = {}  # by the row's index
+        self._written: dict[int, Written] = {}  # by the row's index
         self._bytes = 0
 
     def take(self) -> Ask:
         """The head of the agenda, which is taken."""
         row = self._agenda.take()
-        ask = self._written.pop(row.index, None)
-        if ask is None:
-            return self._write(row)
-        self._bytes -= len(ask.request)
-        return ask
+        written = self._written.pop(row.index, None)
+        if written is None:
+            request, said = self._write(row)
+        else:
+            request, said = written
+            self._bytes -= len(request)
+        form = self._forms[row.class_id]
+        return Ask(row, form, form.request_id(row), request, said)
 
     def fill_one(self) -> bool:
         """Write one more request; False when enough are written."""
@@ -51,8 +56,8 @@ class Ahead:
         row = self._agenda.read_ahead((head.due_ns if head else 0) + AHEAD_NS)
         if row is None:
             return False
-        ask = self._written[row.index] = self._write(row)
-        self._bytes += len(ask.request)
+        request, _ = self._written[row.index] = self._write(row)
+        self._bytes += len(request)
         return True
 
     def is_due(self, at_ns: int) -> bool:
@@ -65,8 +70,7 @@ class Ahead:
         if ask.said is not None:
             self._conversations.heard(ask.row, ask.said, answer)
 
-    def _write(self, row: Row) -> Ask:
-        form = self._forms[row.class_id]
+    def _write(self, row: Row) -> Written:
         prompt = self._conversations.prompt(row, self._prompt(row))
         said = prompt if self._agenda.goes_on(row) else None
-        return Ask(row, form, form.request_id(row), form.write(row, prompt), said)
+        return self._forms[row.class_id].write(row, prompt), said
