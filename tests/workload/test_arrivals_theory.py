@@ -273,3 +273,14 @@ def test_stages_expect_what_their_stages_do() -> None:
     assert arrivals.expected(again, 23.0) == pytest.approx(2 * 70 + 30)
     assert arrivals.mean_rps(again) == pytest.approx(7)
     assert arrivals.expected(law("stages", stages=stages), 1e6) == pytest.approx(70)
+
+
+def test_a_stage_by_count_lasts_until_its_rate_adds_up_to_it() -> None:
+    """A ramp from 0 to 10/s over 60 s has had 75 at sqrt(900) = 30 s; a Poisson stage of 10/s follows."""
+    stages = [
+        {"arrivals": {"kind": "ramp", "from": 0, "to": 10, "over": "60s"}, "num_requests": 75},
+        {"arrivals": {"kind": "poisson", "rate": 10}, "duration": "5s"},
+    ]
+    one = law("stages", stages=stages)
+    assert arrivals.expected(one, 15.0) == pytest.approx(75 / 4)
+    assert arrivals.expected(one, 33.0) == pytest.approx(75 + 30)

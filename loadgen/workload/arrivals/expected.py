@@ -50,7 +50,7 @@ def describe(law: Arrivals) -> str:
             return f"custom, {name}"
         case Stages(stages=stages):
             again = ", over and over" if law.repeat else ""
-            return f"{len(stages)} stages{again}: " + "; ".join(map(_describe_stage, stages))
+            return f"stages{again}: " + "; ".join(map(_describe_stage, stages))
         case Closed(concurrency=users):
             return f"closed loop of {users} users"
         case Poisson() | Constant():
@@ -174,8 +174,13 @@ def _round(stages: tuple[Stage, ...]) -> tuple[float, float]:
 def _rows_and_seconds(stage: Stage) -> tuple[float, float]:
     if stage.duration_s is not None:
         return expected(stage.arrivals, stage.duration_s), stage.duration_s
-    rate = mean_rps(stage.arrivals)
-    return stage.num_requests or 0, (stage.num_requests or 0) / rate if rate else 0.0
+    rows = float(stage.num_requests or 0)
+    match stage.arrivals:
+        case Steps() | Curve() | Ramp() | Sine() | OnOff(dwell="fixed"):
+            return rows, int(rate_of(stage.arrivals).inverse(np.array([rows * 1e9]))[0]) / 1e9
+        case law:
+            rate = mean_rps(law)
+            return rows, rows / rate if rate else 0.0
 
 
 def _expected_of_stages(law: Stages, seconds: float) -> float:

@@ -22,14 +22,11 @@ def of_gaps(law: Gamma | Weibull, seed: int, due_ns: Instants) -> Floats:
 
 def _distribution(law: Gamma | Weibull, gap_s: Floats) -> Floats:
     gaps = np.maximum(gap_s, 0) * law.rate_rps
-    below: Floats
     if isinstance(law, Weibull):
-        below = -np.expm1(-np.power(gaps * mean_of_weibull(law.shape), law.shape))
-        return below
+        return -np.expm1(-((gaps * mean_of_weibull(law.shape)) ** law.shape))
     from scipy.special import gammainc  # slow to import
 
-    below = gammainc(law.shape, law.shape * gaps)
-    return below
+    return np.asarray(gammainc(law.shape, law.shape * gaps), np.float64)
 
 
 def of_rate(law: Arrivals, seed: int, purpose: str, due_ns: Instants) -> Floats | None:

@@ -12,7 +12,7 @@ from loadgen.scenario import ScenarioError
 from loadgen.workload.arrivals.stream import Instants, Stream, refuse_far
 
 _FEWEST_ROWS = 64  # at a time: a stage by duration is over where one that is drawn falls past its end
-_EMPTY_ROUNDS = 1000
+_EMPTY_STAGES = 100_000  # one after another, and all the rest would be no fuller
 
 
 class Visit(NamedTuple):
@@ -84,7 +84,7 @@ class StagesStream(Stream):
 
     def _go_on(self, start_ns: int) -> None:
         self._empty = 0 if self._taken else self._empty + 1
-        if self._empty > _EMPTY_ROUNDS * len(self._law.stages):
+        if self._empty > _EMPTY_STAGES:
             raise ScenarioError("load.arrivals.stages: no request falls due in them: make them longer")
         self._begun += 1
         self._begin(start_ns)

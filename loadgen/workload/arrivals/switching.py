@@ -18,7 +18,7 @@ from loadgen.workload.arrivals.varying import Pieces
 Number = TypeVar("Number", np.int64, np.float64)
 
 MAX_VISITS = 50_000_000
-_VISITS_A_TIME = 1024
+_FEWEST_VISITS, _MOST_VISITS = 64, 2048  # drawn at a time: at first few, for they may last for years
 
 
 def states_of(law: OnOff | Mmpp) -> list[tuple[float, float]]:
@@ -65,15 +65,15 @@ class Path:
 
     def _next(self, start_ns: int, before: float) -> Pieces:
         """The pieces of the next visits."""
-        n, k = _VISITS_A_TIME, len(self._rate_rps)
+        n, k = min(max(_FEWEST_VISITS, self._visits), _MOST_VISITS), len(self._rate_rps)
         if self._visits > MAX_VISITS:
             raise ScenarioError(
                 f"load.arrivals: the state changes more than {MAX_VISITS:,} times: make its visits longer"
             )
         u = streams.uniforms(self._seed, f"{self._purpose}/states", self._visits, n)
         steps = 1 + np.floor(u * (k - 1)).astype(np.int64)  # to any state but this
-        state = (self._state + np.cumsum(steps) - steps[0]) % k
-        self._state = int(state[-1] + steps[0]) % k
+        state = (self._state + np.cumsum(steps) - steps) % k
+        self._state = int(state[-1] + steps[-1]) % k
         visits = exponentials(self._seed, f"{self._purpose}/dwell", self._visits, n)
         length_ns = np.rint(visits * self._dwell_ns[state])
         refuse_far(start_ns + float(length_ns.sum()))
