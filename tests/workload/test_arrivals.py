@@ -229,6 +229,16 @@ def test_a_state_path_does_not_depend_on_the_arrivals() -> None:
         assert (rate_rps[np.searchsorted(start_ns, due, side="right") - 1] == 20).all()
 
 
+def test_a_state_path_does_not_depend_on_how_much_of_it_is_drawn_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seven visits, or hundreds."""
+    whole = due_ns(LAWS["mmpp"], 5000)
+    monkeypatch.setattr("loadgen.workload.arrivals.switching._FEWEST_VISITS", 7)
+    monkeypatch.setattr("loadgen.workload.arrivals.switching._MOST_VISITS", 7)
+    assert np.array_equal(due_ns(LAWS["mmpp"], 5000), whole)
+
+
 def test_fixed_on_and_off_times_start_on_and_keep_time() -> None:
     """All 5,000 instants lie in the first 300 ms of their 800."""
     due = due_ns(law("on_off", rate=50, on="300ms", off="500ms", dwell="fixed"), 5000)

@@ -18,7 +18,7 @@ from loadgen.workload.arrivals.varying import Pieces
 Number = TypeVar("Number", np.int64, np.float64)
 
 MAX_VISITS = 50_000_000
-_FEWEST_VISITS, _MOST_VISITS = 64, 2048  # drawn at a time: at first few, for they may last for years
+_FEWEST_VISITS, _MOST_VISITS = 64, 1024  # drawn at a time: at first few, for they may last for years
 
 
 def states_of(law: OnOff | Mmpp) -> list[tuple[float, float]]:
