@@ -54,7 +54,7 @@ OutputLen = Annotated[
 ]
 RangeRatio = Annotated[
     float | None,
-    typer.Option("--random-range-ratio", help="Both lengths from (1 - R) to (1 + R) times the above."),
+    typer.Option("--random-range-ratio", help="vLLM's: both lengths from 1 - R to 1 + R times as many."),
 ]
 DatasetName = Annotated[
     str | None,

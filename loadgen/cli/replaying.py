@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from loadgen import plan_file
+from loadgen import plan_file, workload
 from loadgen.cli import shaping
 from loadgen.cli.flags import laid, overlay, read
 from loadgen.load import Manners
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError, build
-from loadgen.workload import draw
 
 # How requests are sent, whatever rows there are: a scenario beside a plan decides these.
 _SENDING = ("goodput", "model", "extra_body", "retry", "patience", "deadline")
@@ -31,7 +30,7 @@ def planned(scenario: str | None, params: dict[str, Any]) -> tuple[Plan, Scenari
     """The plan of a scenario with flags laid over it; or the one in a plan file, as it stands there."""
     if scenario is None or not plan_file.is_plan_file(scenario):
         asked = overlay(scenario, params)
-        return draw(asked), asked
+        return workload.draw(asked), asked
     refuse_shaping(params, scenario)
     kept = plan_file.read(Path(scenario))
     return kept.plan, kept.scenario
@@ -51,7 +50,7 @@ def replayed(file: str, scenario: str | None, params: dict[str, Any]) -> tuple[S
             f"{scenario}: vary: a grid draws a plan for each cell: it cannot stand beside --plan"
         )
     _refuse_masked(asked, file)
-    return asked, kept.to_replay(draw)
+    return asked, kept.to_replay(workload.draw)
 
 
 def _sent_as(drawn: Scenario, asked: Scenario) -> Scenario:
