@@ -62,6 +62,11 @@ def about(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g}ns" if seconds else "0s"
 
 
+def roughly(seconds: float) -> str:
+    """How long to wait, in the unit for that: `45 seconds`, `6.2 minutes`."""
+    return f"{seconds:.0f} seconds" if seconds < 59.5 else f"{seconds / 60:,.1f} minutes"
+
+
 def show_rate(rps: float) -> str:
     """`rps` (finite) as `8/s`. Reads back the same."""
     return f"{_shortest(rps)}/s"

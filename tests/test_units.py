@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.units import about, duration_s, quoted, rate_rps, show_duration, show_rate
+from loadgen.units import about, duration_s, quoted, rate_rps, roughly, show_duration, show_rate
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -133,3 +133,11 @@ def test_durations_to_be_compared_have_three_digits_and_a_unit_of_their_size(
 ) -> None:
     """Whatever the float, never a fraction of a second where milliseconds read better."""
     assert about(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(3.4, "3 seconds"), (59.6, "1.0 minutes"), (372, "6.2 minutes")]
+)
+def test_waiting_is_told_in_seconds_or_minutes(seconds: float, words: str) -> None:
+    """As a person would plan it."""
+    assert roughly(seconds) == words

@@ -58,7 +58,7 @@ def load(s: Summary) -> str:
 
 def certificate(s: Summary) -> list[str]:
     """Whether the load was sent as asked, on a line; nothing for a run that was not looked at for it."""
-    return [f"certificate: arrivals {clean(s.certificate.text, 1000)}"] if s.certificate else []
+    return [f"certificate: {clean(s.certificate.text, 1000)}"] if s.certificate else []
 
 
 def asked(load: str, digest: str) -> str:

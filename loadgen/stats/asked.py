@@ -8,7 +8,7 @@ from typing import Any
 from loadgen.run import Run
 
 _NAMELESS = ("rate", "tokens")  # their unit, or their place, says what they are
-_USUAL = {  # goes without saying
+_USUAL: dict[str, dict[str, Any]] = {  # goes without saying
     "truncated_exponential": {"min": 1, "rounding": "ceil"},
     "gamma": {"burstiness": 1.0},
     "trace": {"speed_up": 1.0, "scale": "stretch"},

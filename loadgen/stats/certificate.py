@@ -37,12 +37,14 @@ def certify(run: Run) -> Certificate:
     p = min(1.0, min(p_values.values()) * len(p_values)) if p_values else None
     is_odd = p is not None and p < LIMITS.arrivals_p
     verdict: ArrivalsVerdict = "not tested" if untested else "as asked"
-    if is_odd or punctual.is_late:
-        verdict = "departs"
-    elif isinstance(law, Closed):
+    if isinstance(law, Closed):
         verdict = "closed"
+    elif is_odd or punctual.is_late:
+        verdict = "departs"
     found = untested or _words(law, p_values, p)
-    said = [found, punctual.words()] if is_odd or untested else [punctual.words(), found]
+    said = [punctual.words(), found]
+    if is_odd or verdict in ("closed", "not tested"):
+        said.reverse()
     return Certificate(
         verdict=verdict,
         text=f"{verdict}: {'; '.join([*said, *_not_pure(law, run)])}",

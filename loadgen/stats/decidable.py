@@ -10,6 +10,7 @@ from loadgen.load import RequestClass
 from loadgen.scenario import Scenario
 from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Rate, Refused, Slo, Within, parse
 from loadgen.stats.bounds import BLOCKS, clean_n, least, share_bounds
+from loadgen.units import roughly
 from loadgen.workload import lengths
 
 
@@ -107,5 +108,5 @@ def _gaps_a_request(classes: list[RequestClass]) -> float | None:
 
 
 def _many(requests: int, per_row_s: float | None) -> str:
-    minutes = f" ({requests * per_row_s / 60:.1f} minutes)" if per_row_s else ""
-    return f"{requests:,}{minutes}"
+    time = f" ({roughly(requests * per_row_s)})" if per_row_s else ""
+    return f"{requests:,}{time}"

@@ -19,6 +19,7 @@ from loadgen.stats.metrics import EXCUSED, gap_columns, owed_gaps, per_request, 
 from loadgen.stats.outcomes import erred, rejected
 from loadgen.stats.parts import of_class
 from loadgen.stats.summary import SloResult, Summary, Verdict
+from loadgen.units import roughly
 
 _WORST_FIRST: tuple[Verdict, ...] = ("INVALID", "FAIL", "UNRESOLVED", "PASS")
 _OF_GAPS = {*POOLED, "longest_stall"}  # not to be judged where ITL is not
@@ -134,7 +135,7 @@ def _metrics(slo: Slo) -> set[str]:
 def _undecided(needed: int | None, offered_rps: float | None) -> str:
     if needed is None:
         return "the figure is too near its limit for any number of requests to decide"
-    time = f", {needed / offered_rps / 60:.1f} minutes at this rate" if offered_rps else ""
+    time = f", {roughly(needed / offered_rps)} at this rate" if offered_rps else ""
     return f"too few to tell: about {needed:,} requests would{time}"
 
 

@@ -221,8 +221,8 @@ def test_the_certificate_is_a_line_of_every_report() -> None:
         lag_max_s=2e-3, p_values={}, p=None,
     )  # fmt: skip
     certified = summary(certificate=certificate)
-    assert f"certificate: arrivals {text}" in flat(shown(certified))
-    assert f"certificate: arrivals {text}" in summary_markdown(certified)
+    assert f"certificate: {text}" in flat(shown(certified))
+    assert f"certificate: {text}" in summary_markdown(certified)
     assert "certificate" not in shown(summary())
 
 

@@ -203,9 +203,11 @@ def test_what_has_no_law_is_not_tested_and_says_why(law: dict[str, Any] | None, 
 
 
 def test_a_closed_loop_has_no_arrivals_of_its_own() -> None:
-    """They follow the answers."""
-    certificate = certify(arrivals({"kind": "closed", "concurrency": 4}, np.arange(60) / 20))
-    assert certificate.text.startswith("closed: arrivals follow the answers; 100.0% of 60 requests")
+    """They follow the answers, and a late client is told of by the send lag alone."""
+    closed = {"kind": "closed", "concurrency": 4}
+    for lag_s, share in ((0.0, "100.0%"), (0.01, "0.0%")):
+        certificate = certify(arrivals(closed, np.arange(60) / 20, lag_s))
+        assert certificate.text.startswith(f"closed: arrivals follow the answers; {share} of 60 requests")
 
 
 def test_where_a_bound_held_rows_back_the_law_is_not_asked_for() -> None:

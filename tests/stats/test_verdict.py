@@ -63,10 +63,10 @@ def test_a_refused_request_is_infinitely_late() -> None:
 
 
 def test_what_is_not_told_yet_says_how_many_would_tell() -> None:
-    """100 without a miss: 299 do, 0.5 minutes at ten a second."""
+    """100 without a miss: 299 do, half a minute at ten a second."""
     result = one(rows_of(100), "p99(ttft) <= 500ms")
     assert result.n_to_decide == 299
-    assert result.reason == "too few to tell: about 299 requests would, 0.5 minutes at this rate"
+    assert result.reason == "too few to tell: about 299 requests would, 30 seconds at this rate"
 
 
 def test_misses_in_a_row_tell_less_than_misses_apart() -> None:
