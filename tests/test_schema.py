@@ -11,8 +11,10 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from loadgen import presets, strict_yaml
+from loadgen.cli.app import app
 from loadgen.scenario import ScenarioError, parse
 from loadgen.schema import schema
 
@@ -144,3 +146,9 @@ def test_presets_are_offered_by_name() -> None:
     """An editor completes the presets there are."""
     offered = SCHEMA["$defs"]["Engine"]["properties"]["preset"]["anyOf"][0]["enum"]
     assert offered == presets.names()
+
+
+def test_the_command_prints_it_and_nothing_else() -> None:
+    """So that it can be sent into a file."""
+    done = CliRunner().invoke(app, ["schema"])
+    assert json.loads(done.stdout) == SCHEMA
