@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from loadgen.laws import Closed, Custom
+from loadgen.laws import Arrivals, Burst, Closed, Custom, Stages
 from loadgen.load import Load, Row
 from loadgen.plan import Phase, Plan, PromptRecipe, Window
 from loadgen.scenario import Scenario
@@ -44,23 +44,34 @@ def _open(rows: Rows, load: Load) -> Plan:
     phase = np.repeat([Phase.WARMUP, Phase.MEASURED], [warm, n - warm])
     plan = rows.of_starts(0, 0, taken, phase, window)
     arrivals.refuse_many(len(plan))
-    if load.tail and starts.next_ns() is not None:
+    if load.tail and not _is_one_burst(load.arrivals) and starts.next_ns() is not None:
         plan = replace(plan, more=partial(_tail, rows, starts, n, len(plan), window))
-    if isinstance(load.arrivals, Custom):
-        plan = replace(plan, law_hash=arrivals.source_hash(load.arrivals))
-    return plan
+    return replace(plan, law_hash=_law_hash(load.arrivals))
+
+
+def _is_one_burst(law: Arrivals) -> bool:
+    """There is nothing after it, though more could always be asked for at once."""
+    return isinstance(law, Burst) and law.size is None
+
+
+def _law_hash(law: Arrivals) -> str | None:
+    """Of the source of the laws that are the user's own."""
+    laws = [stage.arrivals for stage in law.stages] if isinstance(law, Stages) else [law]
+    hashes = [arrivals.source_hash(one) for one in laws if isinstance(one, Custom)]
+    return " ".join(hashes) or None
 
 
 def _expected(load: Load) -> float:
-    """About how many starts were asked for."""
+    """About how many starts were asked for, the warm-up included."""
     assert load.arrivals is not None
     count = load.num_requests or load.num_sessions
-    until_s = load.warmup_s + (load.duration_s or 0)
-    by_time = arrivals.expected(load.arrivals, until_s) if until_s else 0.0
-    by_count = load.warmup_requests + (count or 0)
-    return (
-        min(by_count, by_time) if count and load.duration_s and not load.rescale else max(by_count, by_time)
-    )
+    rows = load.warmup_requests + (count or 0.0)
+    if load.warmup_s:
+        rows += arrivals.expected(load.arrivals, load.warmup_s)
+    if load.duration_s and not load.rescale:
+        whole = arrivals.expected(load.arrivals, load.warmup_s + load.duration_s)
+        rows = min(rows, whole) if count else max(rows, whole)
+    return rows
 
 
 def _tail(rows: Rows, starts: Starts, first_start: int, first_row: int, window: Window) -> Iterator[Plan]:

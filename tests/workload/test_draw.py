@@ -284,7 +284,7 @@ def test_written_rows_due_at_once_are_a_burst() -> None:
         ),
         (
             asked(requests=[{"id": "a", "prompt": "déjà vu", "output": 4}, {"prompt": 9, "output": 3}]),
-            "b175fa3d1ed51efde8544053590594a9eddc2e58845c06535c64d713893eae9e",
+            "958241f40ceb0054a17d740416a12fe99fd4770cc83bae888b7dfb5c98bb3671",
         ),
     ],
 )
