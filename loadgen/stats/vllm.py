@@ -11,6 +11,7 @@ from loadgen.laws import Constant, Gamma, Poisson
 from loadgen.records import Floats, Mask, Records
 from loadgen.run import Run
 from loadgen.stats.certificate import declared
+from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import describe
 from loadgen.stats.summary import Summary
@@ -83,7 +84,8 @@ def _itl_us(r: Records, ok: Mask, first_s: Floats, last_s: Floats) -> NDArray[np
 
 def _duration_s(run: Run) -> float | None:
     ended_s = run.records.ended_s[run.records.offered & ~np.isnan(run.records.ended_s)]
-    return float(ended_s.max() - run.header.window_start_s) if len(ended_s) else None
+    start_s = (window_s(run) or (run.header.window_start_s,))[0]
+    return float(ended_s.max() - start_s) if len(ended_s) else None
 
 
 def _arrivals(run: Run) -> dict[str, Any]:
