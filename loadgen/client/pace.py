@@ -110,8 +110,10 @@ class Pace:
 
     def _never_starts(self, call: Call, outcome: Outcome, why: str) -> None:
         call.cut(outcome, why)
-        self._counters.unsent += outcome is not Outcome.ABORTED
-        self._counters.aborted += outcome is Outcome.ABORTED and call.ask.row.phase != Phase.TAIL
+        if outcome is Outcome.ABORTED:
+            self._counters.aborted += call.ask.row.phase != Phase.TAIL
+        else:
+            self._counters.unsent += 1
         self._deliver(call.record())
         self._row_ended(call)
 
@@ -176,10 +178,9 @@ class Pace:
             return call.record()
 
     def _row_ended(self, call: Call) -> None:
-        """The row's record is delivered: what else does that set going?"""
+        """Its record is delivered: what waited for that may go on."""
         row, answer, head = call.ask.row, call.answer, self._agenda.head
-        well = answer.outcome is Outcome.OK
-        if well:
+        if well := answer.outcome is Outcome.OK:
             self._asks.heard(call.ask, answer.text)
         ended_us = answer.us(self._now_ns()) if answer.ended_us is None else answer.ended_us
         self._agenda.ended(row, ended_us * 1000, well=well)

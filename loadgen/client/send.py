@@ -19,7 +19,6 @@ from loadgen.units import show_duration
 PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
 TICK_S = 0.001  # loops round the time of a timer to this, up or down
 
-
 _Limit = tuple[int, Outcome, str, float]  # when, what it means, in words with a place for the length
 
 
@@ -213,9 +212,7 @@ class Call:
 
     def _next_limit(self) -> _Limit:
         limits, answer = self._sender.timeouts, self.answer
-        found = [
-            (self._total_ns, Outcome.TIMEOUT_TOTAL, "not over within {}", limits.total_s),
-        ]
+        found = [(self._total_ns, Outcome.TIMEOUT_TOTAL, "not over within {}", limits.total_s)]
         if self.hangs_up_ns is not None:
             why, patience_s = "not complete within {} of due (patience)", self.ask.form.patience_s or 0.0
             found += [(self.hangs_up_ns, Outcome.ABANDONED, why, patience_s)]
