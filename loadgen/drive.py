@@ -9,7 +9,7 @@ import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from loadgen.knobs import Engine
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Run, RunHeader, RunWriter, load, write_whole, writing
-from loadgen.scenario import Scenario, ScenarioError, Target
+from loadgen.scenario import CHAT, COMPLETIONS, Scenario, ScenarioError, Target
 from loadgen.stats.summary import Summary
 
 if TYPE_CHECKING:
@@ -180,6 +179,8 @@ async def fire(
     header = order.header("http", BUNDLED if is_bundled else target.base_url, model)
     header.preflight = preflight.facts if preflight else None
     header.notes += preflight.notes if preflight else []
+    words = preflight.calibration if preflight else None
+    header.calibration = None if words is None else asdict(words)
     with ExitStack() as stack:
         writer: RunWriter
         planned_sent = 0
@@ -203,7 +204,7 @@ async def fire(
                 model=model,
                 api_key=api_key,
                 run_id=order.run_id,
-                prompt=prompt_maker(order.plan.prompts, order.salt or order.run_id),
+                prompt=prompt_maker(order.plan.prompts, order.salt or order.run_id, words=words),
                 on_start=started,
                 on_record=ended,
                 counters=counters,
@@ -216,6 +217,7 @@ async def fire(
         finally:
             header.interrupted = stop.asked
             header.rows_due, header.rows_not_sent = counters.due, len(order.plan) - planned_sent
+            header.rows_dropped = counters.dropped
     return load(order.folder)
 
 
@@ -252,13 +254,14 @@ def conclude(run: Run, folder: Path) -> Summary:
 
 
 @asynccontextmanager
-async def bundled_server(engine: Engine, plan: Plan | None = None) -> AsyncIterator[Target]:
+async def bundled_server(scenario: Scenario, plan: Plan | None = None) -> AsyncIterator[Target]:
     """The bundled engine served on loopback by a process of its own, which ends with this one.
 
     Raises ScenarioError for an engine that cannot run, or on which nothing of `plan` could.
     """
     from loadgen.engine.check import check
 
+    engine = scenario.engine
     check(engine, plan)
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loadgen", "serve", "--port", "0", "--attached"),
@@ -273,7 +276,8 @@ async def bundled_server(engine: Engine, plan: Plan | None = None) -> AsyncItera
         line = (await server.stdout.readline()).decode().strip()
         if not line:
             raise RuntimeError("the bundled engine's server did not start; its message stands above")
-        yield Target(base_url=line, model=engine.model_name)
+        endpoint = COMPLETIONS if scenario.load.sends_ids else CHAT
+        yield Target(base_url=line, model=engine.model_name, endpoint=endpoint)
     finally:
         server.stdin.close()
         try:

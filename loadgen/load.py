@@ -19,7 +19,7 @@ from loadgen.fields import (
     RowId,
     Strict,
 )
-from loadgen.laws import Arrivals, Burst, Closed, Fixed, LengthLaw, Lengths, Replay, Spans
+from loadgen.laws import Arrivals, Burst, Closed, Fixed, LengthLaw, Lengths, Replay, Spans, Stages
 from loadgen.laws.lengths import is_count, longest
 from loadgen.laws.spans import NO_TIME
 from loadgen.slo import Slos
@@ -300,8 +300,10 @@ class Load(Manners):
             raise ValueError("num_sessions needs sessions: give num_requests, or the law of sessions")
         if self.num_requests is not None and has_sessions:
             raise ValueError("with sessions the load stops by num_sessions or duration, not by num_requests")
+        if has_sessions and self.sends_ids:
+            raise ValueError("sessions hold answers, which are text: prompts cannot be token_ids")
         count = self.num_requests or self.num_sessions
-        if not (count or self.duration_s or isinstance(arrivals, Replay)):
+        if not (count or self.duration_s or (isinstance(arrivals, Replay | Stages) and arrivals.ends)):
             raise ValueError("give num_requests or duration, or both")
         if self.rescale and not (count and self.duration_s):
             raise ValueError("rescale fits num_requests into duration: give both")
@@ -318,6 +320,12 @@ class Load(Manners):
     def _fits_users(self, users: int) -> None:
         if self.has_sessions:
             raise ValueError("a closed loop has no sessions: its users go on for ever")
+        if self.rescale or (self.num_requests and self.duration_s):
+            raise ValueError("a closed loop stops by num_requests or by duration, not by both")
+        if self.num_requests and self.warmup_s:
+            raise ValueError("a closed loop by count has no warm-up by time: give warmup_requests")
+        if self.duration_s and self.warmup_requests:
+            raise ValueError("a closed loop by duration has no warm-up by count: give warmup")
         if self.max_in_flight is not None and self.max_in_flight < users:
             raise ValueError("max_in_flight is below concurrency: the client would turn its own users away")
 
@@ -326,13 +334,25 @@ class Load(Manners):
         from_trace = self.trace is not None and self.trace.sessions
         return from_trace or any(law is not None for law in self._each("sessions"))
 
+    @property
+    def sends_ids(self) -> bool:
+        """Whether any prompt is token ids, which only /v1/completions takes."""
+        return any(prompts is not None and prompts.kind == "token_ids" for prompts in self._each("prompts"))
+
     def _has_trace(self) -> None:
+        if self.trace is not None and self.trace.sessions and isinstance(self.arrivals, Replay):
+            self._keeps_sessions_whole(self.arrivals)
         laws = (*self._each("prompt_tokens"), *self._each("output_tokens"), self.arrivals)
         if self.trace is None and any(law is not None and law.kind == "trace" for law in laws):
             raise ValueError("kind: trace takes its values from load.trace: name a file there")
         turns = [law.turns for law in self._each("sessions") if law is not None]
         if None in turns and not (self.trace is not None and self.trace.sessions):
             raise ValueError("sessions: say how many turns, or take them from load.trace with sessions: true")
+
+    @staticmethod
+    def _keeps_sessions_whole(arrivals: Replay) -> None:
+        if arrivals.loop or (arrivals.rate_rps is not None and arrivals.scale == "thin"):
+            raise ValueError("loop and thinning tear a trace's sessions apart: stretch it, or speed it up")
 
     def _each(self, name: str) -> list[Any]:
         """What the load and each of its classes say of `name`."""

@@ -35,6 +35,8 @@ from loadgen.units import quoted
 
 MAX_FILE_BYTES = 20_000_000
 MOST_MISTAKES = 10  # told at once
+CHAT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
+COMPLETIONS: Literal["/v1/completions"] = "/v1/completions"
 
 
 class ScenarioError(Exception):
@@ -118,6 +120,12 @@ class Scenario(Strict):
         default={}, description="a grid: the values of each key path, one run for every combination"
     )
     variants: dict[Name, Variant] = Field(default={}, description="the sides of a comparison, by name")
+
+    @model_validator(mode="after")
+    def _ids_are_taken(self) -> Self:
+        if self.load.sends_ids and self.target is not None and self.target.endpoint != COMPLETIONS:
+            raise ValueError(f"prompts of token_ids need target.endpoint: {COMPLETIONS}")
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_be_many(self) -> Self:

@@ -15,6 +15,7 @@ from loadgen.cli.exits import Exit, of_comparison
 if TYPE_CHECKING:
     from loadgen.cli.firing import Manner, Reached
     from loadgen.cli.words import Words
+    from loadgen.plan import Plan
     from loadgen.scenario import Scenario
     from loadgen.stats.summary import Summary
 
@@ -70,7 +71,7 @@ def compare_variants(
     _refuse_incomparable(scenario, where)
     singles, plan = singles_of(scenario, where, virtual), draw(scenario)
     manner = Manner(words.progress, words.quiet, preflight)
-    reached = {} if virtual else run_async(_reach_all(singles, where, manner))
+    reached = {} if virtual else run_async(_reach_all(singles, plan, where, manner))
     summaries: dict[str, Summary] = {}
     for name, single in singles.items():
         order = drive.Order(single, plan, folder / name, f"{whole_id}-{name}", command_line())
@@ -113,13 +114,15 @@ def singles_of(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scena
     return singles
 
 
-async def _reach_all(singles: dict[str, Scenario], where: str, manner: Manner) -> dict[str, Reached | None]:
+async def _reach_all(
+    singles: dict[str, Scenario], plan: Plan, where: str, manner: Manner
+) -> dict[str, Reached | None]:
     from loadgen.cli.firing import reach
 
     reached = {}
     for name, single in singles.items():
         with _naming(where, name):
-            reached[name] = await reach(single, manner, f"preflight of {name}")
+            reached[name] = await reach(single, plan, manner, f"preflight of {name}")
     return reached
 
 

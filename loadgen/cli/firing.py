@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from loadgen.cli.flags import api_key
 from loadgen.drive import Order, bundled_server, fire, simulate
+from loadgen.plan import Plan
 from loadgen.run import Run
 from loadgen.scenario import Scenario, ScenarioError, Target
 
@@ -68,11 +69,12 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def reach(scenario: Scenario, manner: Manner, title: str = "preflight") -> Reached | None:
+async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "preflight") -> Reached | None:
     """Look at the scenario's target; None where it has none, and the bundled engine will answer.
 
     Raises ScenarioError or Unreachable.
     """
+    from loadgen.client.calibrate import mean_of_words
     from loadgen.client.preflight import preflight, wait_ready
 
     target = scenario.target
@@ -83,7 +85,13 @@ async def reach(scenario: Scenario, manner: Manner, title: str = "preflight") ->
         await wait_ready(target, key, manner.wait_ready_s)
     if not manner.preflight:
         return Reached(target, key, None)
-    found = await preflight(target, key, scenario.timeouts, ignore_eos=scenario.load.ignore_eos)
+    found = await preflight(
+        target,
+        key,
+        scenario.timeouts,
+        ignore_eos=scenario.load.ignore_eos,
+        mean_of_words=mean_of_words(plan),
+    )
     if not manner.quiet:
         for note in found.notes:
             manner.console.print(f"{title}: {note}", markup=False, highlight=False)
@@ -100,7 +108,7 @@ async def fired(order: Order, reached: Reached | None, manner: Manner, title: st
     async with AsyncExitStack() as stack:
         is_bundled = reached is None
         if reached is None:
-            server = bundled_server(order.scenario.engine, order.plan)
+            server = bundled_server(order.scenario, order.plan)
             reached = Reached(await stack.enter_async_context(server), None, None)
         counters, stop = Counters(), Stop()
         stack.enter_context(_signals(stop, manner, order.scenario.drain_s))
@@ -120,7 +128,7 @@ def carried_out(order: Order, manner: Manner, *, virtual: bool) -> Run:
     """The order's run: simulated, or fired over HTTP after a look at the target."""
 
     async def over_http() -> Run:
-        return await fired(order, await reach(order.scenario, manner), manner)
+        return await fired(order, await reach(order.scenario, order.plan, manner), manner)
 
     return simulated(order) if virtual else run_async(over_http())
 

@@ -244,6 +244,10 @@ class Replay(Strict):
     rate_rps: Rate | None = Field(default=None, alias="rate", description="scale to this mean rate")
     scale: Literal["stretch", "thin"] = Field(default="stretch", description="how to reach `rate`")
 
+    @property
+    def ends(self) -> bool:
+        return not self.loop
+
     @model_validator(mode="after")
     def _one(self) -> Self:
         if self.rate_rps is not None and self.scale == "stretch" and self.speed_up != 1.0:
@@ -323,6 +327,10 @@ class Stages(Strict):
         description="in this order"
     )
     repeat: bool = Field(default=False, description="start anew after the last stage")
+
+    @property
+    def ends(self) -> bool:
+        return not self.repeat
 
 
 class Closed(Strict):

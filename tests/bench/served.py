@@ -53,7 +53,7 @@ async def served(asked: Scenario, folder: Path) -> tuple[Summary, dict[str, floa
     """One run over HTTP, and what /metrics said after it."""
     run_id = folder.name
     order = drive.Order(asked, draw(asked), folder, run_id)
-    async with drive.bundled_server(asked.engine) as target:
+    async with drive.bundled_server(asked) as target:
         pin_the_server()
         run = await drive.fire(
             order, target, preflight=None, api_key=None, counters=Counters(), stop=Stop(), is_bundled=True
