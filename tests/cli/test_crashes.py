@@ -98,7 +98,7 @@ def test_a_bug_in_one_request_costs_no_record(
     talk = Call._talk
 
     async def fragile(self: Call) -> None:
-        if self.ask.index == 3:
+        if self.ask.row.index == 3:
             bug()
         await talk(self)
 

@@ -172,7 +172,7 @@ def test_every_mistake_in_the_flags_is_told_in_flags() -> None:
             "quickstrt: no such file or shipped scenario, did you mean quickstart? ",
         ),
         ("z" * 300, f"{'z' * 300}: cannot be read: File name too long"),
-        ("zzz", "zzz: no such file or shipped scenario; shipped: burst-1000, "),
+        ("zzz", "zzz: no such file or shipped scenario; shipped: azure-code, "),
         ("http://u:pw@h", "a server's address goes to --base-url; "),
     ],
 )
