@@ -20,13 +20,13 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
 LINES = [line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines() if line]
 COMMANDS = [line for line in LINES if line.startswith("loadgen ") and not line.startswith("loadgen serve")]
 YAMLS = [block for kind, block in BLOCKS if kind == "yaml"]
-CHAT = YAMLS[0]
+CHAT, RUSH = (next(block for block in YAMLS if f"# {name}.yaml" in block) for name in ("chat", "rush"))
 SERVER = "http://127.0.0.1:8000"
 
 
 def at_once(command: str) -> bool:
     """Commands that need no server and no real time."""
-    return "--virtual" in command or command.split()[1] in ("plan", "report", "engines")
+    return "--virtual" in command or command.split()[1] in ("plan", "report", "engines", "schema")
 
 
 @pytest.fixture
@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
     """Where a reader would stand: a clone, with the README's scenario written into it."""
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     (tmp_path / "chat.yaml").write_text(CHAT)
+    (tmp_path / "rush.yaml").write_text(RUSH)
     (tmp_path / "steps.csv").write_text(
         "tokens,contexts,seconds\n" + "".join(f"{n},{9 * n},{0.02 + n / 1e4}\n" for n in range(1, 900, 40))
     )
@@ -55,9 +56,11 @@ def test_there_are_exactly_two_set_up_commands_of_one_line_each() -> None:
 
 def test_the_scenarios_in_the_readme_are_right() -> None:
     """They load as printed."""
-    chat, comparison = (parse(block, "readme.yaml") for block in YAMLS)
-    assert chat.load.duration_s
-    assert len(comparison.variants) == 3
+    chat, comparison, rush, slos = YAMLS
+    assert parse(chat, "readme.yaml").load.duration_s
+    assert len(parse(comparison, "readme.yaml").variants) == 3
+    assert list(parse(rush, "readme.yaml").load.classes) == ["chat", "document"]
+    assert len(parse(chat + slos, "readme.yaml").slos) == 6
 
 
 def test_the_commands_that_need_no_time_work(folder: Path) -> None:
@@ -65,7 +68,7 @@ def test_the_commands_that_need_no_time_work(folder: Path) -> None:
     quick = [command for command in COMMANDS if at_once(command)]
     assert len(quick) >= 6
     for command in quick:
-        ended = loadgen(*shlex.split(command)[1:], cwd=folder)
+        ended = loadgen(*shlex.split(command.split(">")[0])[1:], cwd=folder)
         assert ended.code == 0, f"{command}\n{ended.err}"
 
 
