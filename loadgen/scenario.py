@@ -137,6 +137,11 @@ class Scenario(Strict):
     @classmethod
     def _variants_inherit(cls, data: Any) -> Any:
         """A variant's engine starts from the scenario's engine and changes what it names."""
+        if isinstance(data, dict) and set(data) <= {"name"}:
+            raise ValueError(
+                "nothing is asked: give a load, and the target that it goes to (without one the bundled "
+                "engine answers)"
+            )
         if not isinstance(data, dict) or not isinstance(data.get("variants"), dict):
             return data
         engine = data.get("engine")
