@@ -71,7 +71,7 @@ def test_the_name_defaults_to_the_files_stem(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("", "f.yaml: the file is empty"),
-        ("{}", "f.yaml:1: load: required key missing"),
+        ("{}", "f.yaml:1: nothing is asked: give a load, "),
         ("seed: 1\n", "f.yaml:1: load: required key missing"),
         ("- load\n", "f.yaml:1: must hold keys and values (key: value), not a list"),
         ("load: : 5", "f.yaml:1: not YAML: "),
