@@ -144,7 +144,7 @@ def run(
     )
     if not virtual and asked.target is None:
         words.say("no target: the bundled engine answers, served on loopback")
-    for said in sayings(order.plan, asked):
+    for said in [*order.plan.notes, *sayings(order.plan, asked)]:
         words.say(said)
     done = carried_out(order, manner, virtual=virtual)
     with drive.kept(folder):

@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 from loadgen.grid import Ran
-from loadgen.report.figures import number, percent
+from loadgen.report.figures import INFINITE, number, percent
 from loadgen.report.tables import SOURCES, Column, Table
+from loadgen.stats.summary import Distribution
 
 
 def cells(ran: list[Ran]) -> Table:
     """A row a cell; the columns that go first on a narrow page are the least needed."""
-    keys = list(ran[0].cell.values)
     columns = [
-        *(Column(key.rsplit(".", 1)[-1], "label") for key in keys),
-        Column("validity", "label"),
-        Column("offered"),
+        *(Column(key.rsplit(".", 1)[-1].replace("_", " "), "label") for key in ran[0].cell.values),
+        Column("verdict", "label"),
+        Column("offered", drop=5),
         Column("ok"),
         Column("tokens/s", drop=1),
         Column("TTFT p50, ms", drop=2),
         Column("TTFT p99, ms"),
         Column("ITL p99, ms", drop=3),
         Column("E2E p99, s", drop=4),
+        Column("good"),
     ]
-    title = f"Cells ({SOURCES[ran[0].summary.source]})"
-    return Table(title, columns, [_row(one) for one in ran], [])
+    summary = ran[0].summary
+    notes = ["TTFT and E2E: p99 adjusted, over all offered requests, a failed one being infinitely late."]
+    if summary.goodput is not None:
+        notes.append(f"good: within {summary.goodput.limits() or 'the limits of its class'}.")
+    return Table(f"Cells ({SOURCES[summary.source]})", columns, [_row(one) for one in ran], notes)
 
 
 def _row(one: Ran) -> list[str]:
-    summary = one.summary
+    s = one.summary
     values = [v.get("kind", "") if isinstance(v, dict) else str(v) for v in one.cell.values.values()]
-    offered, ok = summary.offered, summary.outcomes.get("ok", 0)
-
-    def quantile(metric: str, name: str, scale: float) -> str:
-        found = summary.metrics[metric].quantiles[name]
-        return number(None if found is None else found * scale)
-
+    ttft, itl, e2e = (s.metrics[name] for name in ("ttft_s", "itl_s", "e2e_s"))
+    attainment = None if s.goodput is None else s.goodput.attainment
     return [
         *values,
-        summary.validity,
-        f"{offered:,}",
-        percent(ok / offered if offered else None, offered),
-        number(summary.output_tokens_per_s or summary.makespan_output_tokens_per_s),
-        quantile("ttft_s", "p50", 1e3),
-        quantile("ttft_s", "p99", 1e3),
-        quantile("itl_s", "p99", 1e3),
-        quantile("e2e_s", "p99", 1),
+        s.validity if s.verdict is None or s.validity == "INVALID" else s.verdict,
+        f"{s.offered:,}",
+        percent(s.outcomes.get("ok", 0) / s.offered if s.offered else None, s.offered),
+        number(s.output_tokens_per_s or s.makespan_output_tokens_per_s),
+        _scaled(ttft.quantiles["p50"], 1e3),
+        _adjusted(ttft, 1e3),
+        _scaled(itl.quantiles["p99"], 1e3),
+        _adjusted(e2e, 1),
+        percent(attainment, s.offered),
     ]
+
+
+def _adjusted(metric: Distribution, scale: float) -> str:
+    found = metric.adjusted["p99"]
+    return INFINITE if found is None and metric.offered else _scaled(found, scale)
+
+
+def _scaled(value_s: float | None, scale: float) -> str:
+    return number(None if value_s is None else value_s * scale)
