@@ -282,7 +282,7 @@ class Custom(Strict):
 
 # --- combinations -------------------------------------------------------------------------------------------
 
-StageLaw = Annotated[
+OpenLaw = (
     Poisson
     | Constant
     | Gamma
@@ -295,9 +295,9 @@ StageLaw = Annotated[
     | Curve
     | Ramp
     | Sine
-    | Custom,
-    Field(discriminator="kind"),
-]
+    | Custom
+)
+StageLaw = Annotated[OpenLaw, Field(discriminator="kind")]
 
 
 class Stage(Strict):
@@ -345,22 +345,4 @@ class Closed(Strict):
     think: Spans = Field(default=NO_TIME, description="from an answer's end to the next request")
 
 
-Arrivals = Annotated[
-    Poisson
-    | Constant
-    | Gamma
-    | Weibull
-    | Burst
-    | Batches
-    | OnOff
-    | Mmpp
-    | Steps
-    | Curve
-    | Ramp
-    | Sine
-    | Replay
-    | Custom
-    | Stages
-    | Closed,
-    Field(discriminator="kind"),
-]
+Arrivals = Annotated[OpenLaw | Replay | Stages | Closed, Field(discriminator="kind")]
