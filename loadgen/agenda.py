@@ -44,9 +44,8 @@ class Agenda:
         self._waiting: dict[int, Row] = {}  # by the row whose end they wait for
         self._ends_ns: dict[int, int | None] = {}  # of rows that will be asked for; None: not well
         # Rows of the plan itself, unless they turned out to be of the tail, that have not ended, and wait for
-        # nobody; of those that do wait, the row that they wait for is one, or is owed a follower.
+        # nobody any more. One that was not read yet is behind such a row, which is not taken yet.
         self._left = 0 if self._closed else int((plan.after == NONE).sum())
-        self._owed: set[int] = set()  # rows that ended well, whose follower has not been read yet
         self._rows = chain.from_iterable(map(self._rows_of, blocks))
         self._unread = next(self._rows, None)
         for _ in range(self._users):
@@ -56,7 +55,7 @@ class Agenda:
     @property
     def is_done(self) -> bool:
         """Whether every row of the plan itself has ended, or never will fall due."""
-        return not (self._left or self._owed)
+        return not self._left
 
     def take(self) -> Row:
         """The head, which is handed out."""
@@ -135,8 +134,6 @@ class Agenda:
             follower = self._waiting.pop(row.index, None)
             if follower is None:  # it has not been read yet
                 self._ends_ns[row.index] = at_ns
-                if at_ns is not None and row.phase != Phase.TAIL:
-                    self._owed.add(row.index)
             elif at_ns is not None:
                 self._promise(follower, max(follower.due_ns, at_ns + follower.think_ns))
             else:
@@ -145,7 +142,6 @@ class Agenda:
 
     def _release(self, row: Row) -> None:
         """A row that waits for another gets its instant, if that has ended; or none at all."""
-        self._owed.discard(row.after)
         if row.after not in self._ends_ns:
             self._waiting[row.after] = row
         elif (end_ns := self._ends_ns.pop(row.after)) is not None:

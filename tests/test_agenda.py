@@ -59,6 +59,12 @@ def test_a_turn_does_not_fall_due_before_its_own_instant() -> None:
     assert due_s(played(Agenda(plan, tail=True), lambda _: 4.0)) == {0: 0.0, 1: 4.0, 2: 10.0}
 
 
+def test_of_rows_due_at_once_the_earlier_in_the_plan_goes_first() -> None:
+    """Turn 1 falls due at 4.0 as its answer ends, row 2 as planned; they go by number, either way round."""
+    behind = plan_of([0.0, 1.0, 4.0], session=[7, 7, NONE], turn=[1, 2, 0], after=[NONE, 0, NONE])
+    assert [row.index for row in played(Agenda(behind, tail=True), lambda _: 4.0)] == [0, 1, 2]
+
+
 def test_a_failed_turn_ends_its_session() -> None:
     """Of five turns the second fails: three are dropped, the other session goes on, and the run is over."""
     agenda = Agenda(sessions_of(5, 2), tail=True)
