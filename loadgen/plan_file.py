@@ -164,7 +164,7 @@ def _write_csv(plan: Plan, head: Head, path: Path) -> None:
 
 
 def _write_parquet(plan: Plan, head: Head, path: Path) -> None:
-    arrow, parquet = _pyarrow(path)
+    arrow, parquet = _pyarrow(path.with_suffix(""))  # named as asked: what is written first ends in .half
     columns = {name: arrow.array(getattr(plan, name)) for name in COLUMNS}
     columns["id"] = arrow.array(plan.ids or [None] * len(plan), arrow.string())
     parquet.write_table(arrow.table(columns, metadata={"loadgen": msgspec.json.encode(head)}), path)

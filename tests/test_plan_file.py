@@ -251,7 +251,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     """The other two formats need nothing."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ScenarioError, match=r"loadgen\[parquet\]"):
+    with pytest.raises(ScenarioError, match=r"/p\.parquet: .*loadgen\[parquet\]"):
         plan_file.write(full(), SCENARIO, tmp_path / "p.parquet")
     plan_file.write(full(), SCENARIO, tmp_path / "p.csv")
 

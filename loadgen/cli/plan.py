@@ -67,6 +67,7 @@ def plan(
     from loadgen.cli.deciding import sayings
     from loadgen.cli.replaying import planned
     from loadgen.cli.words import Words
+    from loadgen.grid import cells
     from loadgen.report.terminal import print_decidable, print_picture, print_plan
     from loadgen.workload import facts
 
@@ -74,11 +75,14 @@ def plan(
     if diff is not None:
         raise typer.Exit(_compared(diff, scenario, words))
     drawn, asked = planned(scenario, ctx.params)
+    grid = cells(asked, scenario or "") if asked.vary else []
     found = facts(drawn, asked)
     undecided = sayings(drawn, asked)
     print_plan(found, words.results)
     print_decidable(undecided, words.results)
     print_picture(drawn, asked, words.results)
+    if grid:
+        words.say(f"vary: {len(grid)} cells; this is the scenario as it stands, before any of them")
     if export is not None:
         plan_file.write(drawn, asked, export)
         words.say(f"kept in {export}: loadgen run --plan {export}")

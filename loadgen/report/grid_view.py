@@ -25,7 +25,7 @@ def cells(ran: list[Ran]) -> Table:
     summary = ran[0].summary
     notes = ["TTFT and E2E: p99 adjusted, over all offered requests, a failed one being infinitely late."]
     if summary.goodput is not None:
-        notes.append(f"good: within {summary.goodput.limits() or 'the limits of its class'}.")
+        notes.append(f"good: within {summary.goodput.limits() or 'the limits of their class'}.")
     return Table(f"Cells ({SOURCES[summary.source]})", columns, [_row(one) for one in ran], notes)
 
 

@@ -54,6 +54,8 @@ def _arrivals(f: PlanFacts) -> Table:
 
 def _of_which(f: PlanFacts) -> str:
     warmup = f"of which {f.warmup_rows:,} warm-up" if f.warmup_rows else "all measured"
+    if f.users and f.duration_s is not None:
+        return f"the first of each of {f.users:,} users; more follow their answers until it ends"
     if f.users:
         return f"{warmup}; {f.users:,} users share them"
     return f"{warmup}; {f.turns:,} of them turns of {f.sessions:,} sessions" if f.sessions else warmup

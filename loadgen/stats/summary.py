@@ -42,7 +42,7 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
     def limits(self) -> str:
         """In words: `TTFT <= 500ms and TPOT <= 50ms`."""
         if not self.limits_s:
-            return "the limits of its class"
+            return "the limits of their class"
         limits = self.limits_s.items()
         return " and ".join(f"{k.removesuffix('_s').upper()} <= {show_duration(v)}" for k, v in limits)
 

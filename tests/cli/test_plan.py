@@ -187,3 +187,16 @@ def test_the_files_scenario_is_what_was_asked_with_flags(asked: str) -> None:
     path = f"{asked}.csv"
     assert loadgen("plan", asked, "--num-prompts", "3", "--export", path).exit_code == 0
     assert plan_file.read(Path(path)).scenario.load.num_requests == 3
+
+
+def test_a_grid_is_told_and_checked_before_anything_is_run(tmp_path: Path) -> None:
+    """`plan` draws the scenario as it stands, says how many cells there are, and refuses a wrong one."""
+    path = tmp_path / "grid.yaml"
+    path.write_text(YAML + "vary:\n  load.arrivals.rate: [4/s, 8/s, 12/s]\n")
+    told = loadgen("plan", str(path))
+    assert told.exit_code == 0, told.output
+    assert "vary: 3 cells" in told.stderr
+    path.write_text(YAML + "vary:\n  load.arrival.rate: [4/s]\n")
+    wrong = loadgen("plan", str(path))
+    assert isinstance(wrong.exception, ScenarioError)
+    assert "did you mean arrivals?" in str(wrong.exception)

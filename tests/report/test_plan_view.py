@@ -65,6 +65,13 @@ def test_a_closed_loop_says_who_sends_and_what_is_not_known() -> None:
     assert "arrivals, per second" not in text
 
 
+def test_a_closed_loop_of_a_time_does_not_pretend_to_know_its_requests() -> None:
+    """Only the first of each user is drawn; how many follow depends on the answers."""
+    text = printed(asked(arrivals={"kind": "closed", "concurrency": 3}, duration="20s"))
+    assert "the first of each of 3 users; more follow their answers" in text
+    assert "all measured" not in text
+
+
 def test_sessions_and_classes_are_counted() -> None:
     """30 sessions of 3 turns; a class's share of the requests."""
     classes = {"a": {"weight": 1}, "b": {"weight": 1}}

@@ -59,7 +59,7 @@ def test_each_request_is_held_to_the_limits_of_its_class() -> None:
     asked: dict[str, Any] = {"load": {"classes": classes}, "goodput": {"ttft": "1s"}}
     found = goodput(run_of(rows, scenario=asked), 4.0)
     assert found == Goodput(limits_s={}, good=3, attainment=0.75, rps=3.0)
-    assert found.limits() == "the limits of its class"
+    assert found.limits() == "the limits of their class"
     asked["load"]["goodput"] = {"ttft": "150ms"}
     assert goodput(run_of(rows, scenario=asked), 4.0) == Goodput(limits_s={}, good=0, attainment=0.0, rps=0.0)
     alike = goodput(run_of(rows[1:], scenario=asked), 4.0)
