@@ -12,12 +12,14 @@ import numpy as np
 from loadgen.laws import Arrivals, Burst, Closed, Custom, Stages
 from loadgen.load import Load, Row
 from loadgen.plan import Phase, Plan, PromptRecipe, Window
-from loadgen.scenario import Scenario
+from loadgen.scenario import Scenario, ScenarioError
+from loadgen.units import about
 from loadgen.workload import arrivals
 from loadgen.workload.rows import Rows
 from loadgen.workload.starts import Starts, measured
 
 TAIL_BLOCK_ROWS = 256
+_MOST_AT_ONCE = 65_536
 
 
 def draw(scenario: Scenario) -> Plan:
@@ -45,8 +47,22 @@ def _open(rows: Rows, load: Load) -> Plan:
     plan = rows.of_starts(0, 0, taken, phase, window)
     arrivals.refuse_many(len(plan))
     if load.tail and not _is_one_burst(load.arrivals) and starts.next_ns() is not None:
+        _refuse_standstill(starts, int(taken.due_ns[-1]))
         plan = replace(plan, more=partial(_tail, rows, starts, n, len(plan), window))
     return replace(plan, law_hash=_law_hash(load.arrivals))
+
+
+def _refuse_standstill(starts: Starts, last_ns: int) -> None:
+    """A tail that hardly gets on in time would be sent all at once, for ever."""
+    soon_ns = last_ns + _MOST_AT_ONCE * 1000 // 2  # twice the fastest rate that can be asked for
+    if (next_ns := starts.next_ns()) is None or next_ns - last_ns > 1000:
+        return
+    if (later_ns := starts.next_ns(_MOST_AT_ONCE)) is not None and later_ns < soon_ns:
+        within = about((later_ns - last_ns) / 1e9)
+        raise ScenarioError(
+            f"load.arrivals: {_MOST_AT_ONCE:,} more requests fall due within {within} of the last one, and "
+            "would be sent as tail load: set tail: false, or make the law slower"
+        )
 
 
 def _is_one_burst(law: Arrivals) -> bool:

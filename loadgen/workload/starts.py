@@ -65,9 +65,9 @@ class Starts:
         """All that are left. Raises ScenarioError where they are too many, or without end."""
         return self.before(_LATEST_NS)
 
-    def next_ns(self) -> int | None:
-        """When the next one is due; None where the law has ended."""
-        return int(self._left.due_ns[0]) if self._draw(1) else None
+    def next_ns(self, nth: int = 1) -> int | None:
+        """When the next one is due, or the `nth` from here; None where the law has ended by then."""
+        return int(self._left.due_ns[nth - 1]) if self._draw(nth) else None
 
     def shift(self, by_ns: int) -> None:
         """Everything not yet taken is so much later."""

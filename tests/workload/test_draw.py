@@ -291,3 +291,33 @@ def test_written_rows_due_at_once_are_a_burst() -> None:
 def test_the_digest_is_pinned(scenario: Scenario, digest: str) -> None:
     """Same seed, same plan, on any machine and with any NumPy; a change of the drawing must be meant."""
     assert draw(scenario).digest() == digest
+
+
+# --- laws that do not get on in time ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        {"kind": "burst", "size": 1_000_000, "every": "10s"},
+        {"kind": "batches", "size": 2_000_000_000, "sizes": "geometric", "every": "1s"},
+    ],
+)
+def test_a_tail_that_would_be_sent_all_at_once_is_refused(law: dict[str, Any]) -> None:
+    """Without a tail the planned rows alone are sent."""
+    with pytest.raises(ScenarioError, match="set tail: false"):
+        draw(asked(law, num_requests=100))
+    assert len(draw(asked(law, num_requests=100, tail=False))) == 100
+
+
+def test_a_tail_of_some_large_groups_is_not_refused() -> None:
+    """What is due together has an end."""
+    assert len(draw(asked({"kind": "burst", "size": 1000, "every": "1s"}, num_requests=100))) == 100
+
+
+@pytest.mark.parametrize("first", [{"kind": "burst"}, {"kind": "constant", "rate": 1}])
+def test_repeated_stages_that_take_no_time_are_refused(first: dict[str, Any]) -> None:
+    """The first request of a constant rate is due at once, so a stage of one takes no time."""
+    law = {"kind": "stages", "repeat": True, "stages": [{"arrivals": first, "num_requests": 1}]}
+    with pytest.raises(ScenarioError, match="never get past one instant"):
+        draw(asked(law, duration="10s"))

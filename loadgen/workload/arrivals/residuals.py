@@ -40,7 +40,7 @@ def of_rate(law: Arrivals, seed: int, purpose: str, due_ns: Instants) -> Floats 
 def of_stages(stages: StagesStream, seed: int, due_ns: Instants) -> Floats | None:
     """The same through all stages; None where one is of another kind."""
     integrals, before, first = [np.empty(0)], 0.0, 0
-    for law, purpose, start_ns, end_ns in stages.visits():
+    for law, purpose, start_ns, end_ns in stages.visits(int(due_ns[-1]) if len(due_ns) else 0):
         if first == len(due_ns):
             break
         if isinstance(law, Batches) or (rate := _rate(law, seed, purpose)) is None:

@@ -13,10 +13,11 @@ from loadgen.workload.arrivals.stream import Instants, Stream, refuse_far
 
 _FEWEST_ROWS = 64  # at a time: a stage by duration is over where one that is drawn falls past its end
 _EMPTY_STAGES = 100_000  # one after another, and all the rest would be no fuller
+_STILL_CYCLES = 1000  # one after another that end where they began: no chance, they all do
 
 
 class Visit(NamedTuple):
-    """One stage that is over: its law, where that took its random numbers, from when to when."""
+    """One stage, as far as was asked: its law, where that took its random numbers, from when to when."""
 
     law: StageLaw
     purpose: str
@@ -29,7 +30,7 @@ class StagesStream(Stream):
 
     def __init__(self, law: Stages, open_stream: Callable[[StageLaw, str], Stream], purpose: str) -> None:
         self._law, self._open, self._purpose = law, open_stream, purpose
-        self._begun = self._empty = 0
+        self._begun = self._empty = self._still = self._cycle_ns = 0
         self._begin(0)
 
     def take(self, n: int) -> Instants:
@@ -39,13 +40,15 @@ class StagesStream(Stream):
             found += len(blocks[-1])
         return np.concatenate(blocks)
 
-    def visits(self) -> Iterator[Visit]:
-        """The stages as they come, instead of their instants."""
-        while not self._has_ended:
+    def visits(self, until_ns: int) -> Iterator[Visit]:
+        """The stages as they come, instead of their instants, up to the one that lasts past `until_ns`."""
+        while not self._has_ended and self._start_ns <= until_ns:
             number, law, purpose, start_ns = self._begun, self._stage.arrivals, self._own, self._start_ns
-            while self._begun == number:
+            if self._stage.duration_s is not None:
+                self._begin_next(start_ns + round(self._stage.duration_s * 1e9))
+            while self._begun == number and self._last_ns <= until_ns:
                 self._more(max(_FEWEST_ROWS, self._taken))
-            yield Visit(law, purpose, start_ns, self._start_ns)
+            yield Visit(law, purpose, start_ns, self._start_ns if self._begun > number else self._last_ns)
 
     @property
     def _stage(self) -> Stage:
@@ -86,5 +89,16 @@ class StagesStream(Stream):
         self._empty = 0 if self._taken else self._empty + 1
         if self._empty > _EMPTY_STAGES:
             raise ScenarioError("load.arrivals.stages: no request falls due in them: make them longer")
+        self._begin_next(start_ns)
+        if self._begun % len(self._law.stages) == 0:
+            self._still = self._still + 1 if start_ns == self._cycle_ns else 0
+            self._cycle_ns = start_ns
+        if self._still > _STILL_CYCLES:
+            raise ScenarioError(
+                "load.arrivals: repeated stages that take no time would never get past one instant: "
+                "give one of them a duration"
+            )
+
+    def _begin_next(self, start_ns: int) -> None:
         self._begun += 1
         self._begin(start_ns)

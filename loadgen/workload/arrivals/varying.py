@@ -6,6 +6,7 @@ inverse of the integrated rate carries them to the clock. Integrals are in the s
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from loadgen.workload.arrivals.renewal import exponentials
 from loadgen.workload.arrivals.stream import Floats, Instants, Stream, refuse_far
 
 _FOR_EVER_NS = 2**62
+_NEWTON_STEPS = 64  # where rounding makes it jump between the ends of a narrow bracket, only halving ends
 
 
 class Rate(Protocol):
@@ -125,7 +127,9 @@ class Wave:
         turn = operational / self.area
         low, high, left = np.zeros_like(turn), np.ones_like(turn), np.arange(len(turn))
         target, near = turn.copy(), max(0.01 / self.period_ns, 2.0**-53)
-        while len(left):
+        for step in count():
+            if not len(left):
+                break
             here = turn[left]
             error = self._turns(here) - target[left]
             low[left], high[left] = (
@@ -134,7 +138,7 @@ class Wave:
             )
             rate = 1 + self._amplitude * exact.sin_turns(here + self._phase)
             better = here - error / np.maximum(rate, 1e-300)
-            outside = (better < low[left]) | (better > high[left])
+            outside = (better < low[left]) | (better > high[left]) | (step >= _NEWTON_STEPS)
             better = np.where(outside, (low[left] + high[left]) / 2, better)
             turn[left] = better
             left = left[np.abs(better - here) > near]
