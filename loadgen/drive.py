@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from loadgen.plan import Plan
+from loadgen.plan import NONE, Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Run, RunHeader, RunWriter, load, write_whole, writing
 from loadgen.scenario import CHAT, COMPLETIONS, Scenario, ScenarioError, Target
@@ -66,6 +66,11 @@ class Order:
             notes=list(self.plan.notes),
         )
 
+    @property
+    def last_planned(self) -> int:
+        """The index of the plan's last row; its tail's, and a closed loop's further ones, are above."""
+        return int(self.plan.index.max(initial=NONE))
+
 
 def new_run_id(name: str) -> str:
     """Unique and sortable: when, what, and a random end."""
@@ -94,9 +99,11 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False, *, t
         classes=tuple(load_asked.mixture.values()),
         prompt=prompt_maker(order.plan.prompts, order.salt or order.run_id),
         first_token_s=order.scenario.timeouts.first_token_s,
+        total_s=order.scenario.timeouts.total_s,
         observe=kept_iterations.append if trace else None,
     )
     due = planned = 0
+    last_planned = order.last_planned
     with ExitStack() as stack:
         writer = _opened(stack, order.folder, header)
         if trace:
@@ -107,8 +114,9 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False, *, t
                 break
             writer.append(record)
             due += 1
-            planned += record.phase != "tail"
+            planned += record.index <= last_planned
         header.rows_due, header.rows_not_sent = due, len(order.plan) - planned
+        header.rows_dropped = records.dropped
         header.complete = True
     if trace:
         with kept(order.folder):
@@ -183,7 +191,7 @@ async def fire(
     header.calibration = None if words is None else asdict(words)
     with ExitStack() as stack:
         writer: RunWriter
-        planned_sent = 0
+        planned_sent, last_planned = 0, order.last_planned
 
         def started(origin_ns: int) -> None:
             nonlocal writer
@@ -193,7 +201,7 @@ async def fire(
 
         def ended(record: RequestRecord) -> None:
             nonlocal planned_sent
-            planned_sent += record.phase != "tail" and record.started_s is not None
+            planned_sent += record.index <= last_planned and record.started_s is not None
             writer.append(record)
 
         try:

@@ -50,7 +50,8 @@ class Health(msgspec.Struct, kw_only=True):
 class RunHeader(msgspec.Struct, kw_only=True):
     """run.json. Written before the first request (`complete` false), and once more at the end.
 
-    `rows_dropped`: turns of sessions that never fell due, since an earlier one failed. `calibration`: what
+    `rows_due`: with the tail's. `rows_not_sent`: of the plan itself. `rows_dropped`: turns of sessions that
+    never fell due, since an earlier one failed, or ended after a window without a tail. `calibration`: what
     the server said of synthetic words: `per_word` tokens, and `overhead` of a prompt.
     """
 

@@ -38,9 +38,10 @@ def simulate(
     classes: Several[RequestClass] = (),
     prompt: Callable[[Row], Prompt] | None = None,
     first_token_s: float = 300.0,
+    total_s: float = math.inf,
     observe: Callable[[Iteration], None] | None = None,
     each_step: bool = False,
-) -> Iterator[RequestRecord]:
+) -> Simulation:
     """One record for every row that fell due, in the order in which they ended.
 
     A row is sent when it is due; its tokens arrive as their steps end. Instants are offsets from the run's
@@ -48,12 +49,13 @@ def simulate(
     ended; those still unfinished then are `aborted`. Where a step ends as a row falls due, the step's end
     comes first.
 
-    `classes`: the plan's, by class id: what a client does that is rejected (`retry`), how long it has
-    `patience`, what `deadline` it tells. `prompt` makes a row's own words, and is asked only for a prefix
-    cache. Rows that nothing can start any more time out `first_token_s` after they were sent, and so do those
-    that had not started by then while rows of the tail came and went: an order that starves them would never
-    let a run end. `observe` is told of every iteration. Steps in which nothing changes are taken many at a
-    time, unless `observe` or `each_step` wants them one by one: the records are the same.
+    `classes`: the plan's, by class id: what a client does that is rejected (`retry`, but no attempt begins
+    `total_s` after the first), how long it has `patience`, what `deadline` it tells. `prompt` makes a row's
+    own words, and is asked only for a prefix cache. Rows that nothing can start any more time out
+    `first_token_s` after they were sent, and so do those that had not started by then while rows of the tail
+    came and went: an order that starves them would never let a run end. `observe` is told of every iteration.
+    Steps in which nothing changes are taken many at a time, unless `observe` or `each_step` wants them one by
+    one: the records are the same.
 
     Raises ScenarioError for a cost without a profile, for faults (they are the served engine's), and where no
     row of the plan could ever run.
@@ -61,7 +63,7 @@ def simulate(
     if engine.faults is not None:
         raise ScenarioError("engine.faults: they are the served engine's, and a simulation has none")
     check(engine, plan)
-    simulation = _Simulation(
+    return Simulation(
         plan=plan,
         engine=engine,
         run_id=run_id,
@@ -70,14 +72,16 @@ def simulate(
         classes=classes,
         prompt=prompt,
         first_token_s=first_token_s,
+        total_s=total_s,
         observe=observe,
         each_step=each_step,
     )
-    return simulation.records()
 
 
 @dataclass(kw_only=True)
-class _Simulation:
+class Simulation(Iterator[RequestRecord]):
+    """The records as they come about. `dropped`: turns of sessions that, so far, will never fall due."""
+
     plan: Plan
     engine: Engine
     run_id: str
@@ -86,6 +90,7 @@ class _Simulation:
     classes: Several[RequestClass]
     prompt: Callable[[Row], Prompt] | None
     first_token_s: float
+    total_s: float
     observe: Callable[[Iteration], None] | None
     each_step: bool
 
@@ -102,11 +107,20 @@ class _Simulation:
         self._alarms: list[tuple[float, int, Callable[[float], Iterator[RequestRecord]]]] = []
         self._alarm_numbers = count()
         self._open: dict[int, Asked] = {}  # by index: what is with the scheduler
+        self._between: dict[int, Asked] = {}  # by index: rejected, and to be tried again
         self._ends_s = array("d")  # when each step ended
         tells_cached = self._conversations.tells_cached
         self._writer = Writer(engine, self.run_id, self.plan.classes, self._ends_s, tells_cached=tells_cached)
+        self._records = self._all()
 
-    def records(self) -> Iterator[RequestRecord]:
+    def __next__(self) -> RequestRecord:
+        return next(self._records)
+
+    @property
+    def dropped(self) -> int:
+        return self._agenda.dropped
+
+    def _all(self) -> Iterator[RequestRecord]:
         now_s = 0.0
         while not self._agenda.is_done:
             yield from self._happen(now_s)
@@ -125,6 +139,7 @@ class _Simulation:
             yield from self._finish(step, started_s)
         for asked in self._open.values():
             yield self._writer.answered(asked, Outcome.ABORTED, now_s)
+        yield from map(self._writer.rejected_last, self._between.values())
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -198,25 +213,35 @@ class _Simulation:
         yield from self._rejected(loser, at_s, why)
 
     def _rejected(self, asked: Asked, at_s: float, why: str) -> Iterator[RequestRecord]:
-        manner = self._manner(asked.row)
-        retry = manner.retry if manner is not None else None
-        if retry is None or len(asked.retried) >= retry.max:
+        if (again_s := self._again_s(asked, at_s)) is None:
             yield self._end(asked, self._writer.refused(asked, at_s, why, 429), at_s)
             return
-        wait_s = RETRY_AFTER_S if retry.respect_retry_after else retry.backoff_s * 2 ** len(asked.retried)
+        self._between[asked.row.index] = asked
         asked.retried.append(self._writer.attempt(asked, at_s, why))
-        self._alarm(at_s + wait_s, partial(self._again, asked))
+        self._alarm(again_s, partial(self._again, asked))
+
+    def _again_s(self, asked: Asked, at_s: float) -> float | None:
+        """When it is tried again, after a rejection; None: never."""
+        manner, tries = self._manner(asked.row), len(asked.retried)
+        retry = manner.retry if manner is not None else None
+        if retry is None or tries >= retry.max:
+            return None
+        again_s = at_s + (RETRY_AFTER_S if retry.respect_retry_after else retry.backoff_s * 2.0**tries)
+        return again_s if again_s < asked.due_s + self.total_s else None
 
     def _again(self, asked: Asked, at_s: float) -> Iterator[RequestRecord]:
-        if not asked.is_over:
+        if self._between.pop(asked.row.index, None) is not None:
             yield from self._send(asked, at_s)
 
     def _abandon(self, asked: Asked, at_s: float) -> Iterator[RequestRecord]:
         """Its user hangs up, if the answer is not there yet."""
         if asked.is_over:
             return
-        if self._open.pop(asked.row.index, None) is not None:
-            self._scheduler.cancel(asked.row.index)
+        if self._between.pop(asked.row.index, None) is not None:
+            yield self._end(asked, self._writer.abandoned_between(asked, at_s), at_s)
+            return
+        del self._open[asked.row.index]
+        self._scheduler.cancel(asked.row.index)
         yield self._end(asked, self._writer.answered(asked, Outcome.ABANDONED, at_s), at_s)
 
     def _note_rejection(self, asked: Asked) -> None:

@@ -90,6 +90,21 @@ class Writer:
         record.retry_after_s = float(RETRY_AFTER_S) if is_rejection else None
         return record
 
+    def rejected_last(self, asked: Asked) -> RequestRecord:
+        """It was to be tried again, but the run is over: what came of the last attempt stands."""
+        last = asked.retried.pop()
+        assert last.started_s is not None
+        assert last.ended_s is not None
+        asked.sent_s = last.started_s
+        return self.refused(asked, last.ended_s, last.error or "", 429)
+
+    def abandoned_between(self, asked: Asked, at_s: float) -> RequestRecord:
+        """Its user hung up while it waited to be tried again."""
+        record = self._begun(asked, Outcome.ABANDONED, status=None)
+        record.attempts, record.ended_s = len(asked.retried), _whole_us(at_s)
+        record.sent_s = record.headers_s = None
+        return record
+
     def attempt(self, asked: Asked, at_s: float, why: str) -> Try:
         """It was rejected then, and will be tried once more."""
         return Try(
@@ -101,7 +116,7 @@ class Writer:
             retry_after_s=float(RETRY_AFTER_S),
         )
 
-    def _begun(self, asked: Asked, outcome: Outcome, status: int) -> RequestRecord:
+    def _begun(self, asked: Asked, outcome: Outcome, status: int | None) -> RequestRecord:
         """What is so of every row: nothing lies between being sent and the status."""
         row, due_s = asked.row, _whole_us(asked.due_s)
         sent_s = _whole_us(asked.sent_s)

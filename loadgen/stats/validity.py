@@ -53,6 +53,11 @@ def _wholeness(run: Run) -> Iterator[Finding]:
             f"{header.rows_due} requests fell due and {rows} are recorded; they must be as many",
             "the folder was cut or mixed up: run it again",
         )
+    if header.rows_dropped:
+        text = (
+            f"{header.rows_dropped} turns of sessions never fell due: an earlier one failed, or was too late"
+        )
+        yield _info("turns_dropped", text)
     if run.torn_lines:
         yield _info("torn_line", "the last line of records.jsonl was cut short and is left out")
 

@@ -156,6 +156,7 @@ def test_a_virtual_run_has_no_client_to_blame() -> None:
         ({"complete": False, "crashed": "OSError"}, "incomplete", "invalid"),
         ({"interrupted": True}, "interrupted", "warning"),
         ({"rows_due": 3}, "records_missing", "invalid"),
+        ({"rows_dropped": 7}, "turns_dropped", "info"),
     ],
 )
 def test_a_run_that_is_not_whole(header: dict[str, Any], name: str, effect: str) -> None:
