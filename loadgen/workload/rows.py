@@ -38,6 +38,13 @@ class Rows:
         self._replays_sessions = (
             isinstance(load.arrivals, Replay) and load.trace is not None and load.trace.sessions
         )
+        # Of each class: whether a prompt's length holds what was said before, as the trace has it.
+        self._counts_history = np.array(
+            [
+                trace is not None and trace.with_history and isinstance(one.prompt_tokens, TraceLength)
+                for one in self._classes
+            ]
+        )
         self._recipe = PromptRecipe(
             seed=scenario.seed,
             texts=None if trace is None else trace.texts,
@@ -76,7 +83,7 @@ class Rows:
             c = self._said(kind, first_row, self._sources(first_row, n, starts.source))
             c |= {"index": np.arange(first_row, first_row + n), "phase": phase, "due_ns": starts.due_ns}
         if self._replays_sessions:
-            self._join_sessions(c)
+            self._join_sessions(c, kind)
         return Plan(
             **c,
             ids=self._ids(c.get("source"), first_start + n),
@@ -111,7 +118,7 @@ class Rows:
             "session": np.where(turn > 0, first_start + start, NONE),
             "after": np.where(turn > 1, index - 1, NONE),
         }
-        self._add_history(c, first)
+        self._add_history(c, first, kind[start])
         order = np.argsort(c["due_ns"], kind="stable")
         return {name: column[order] for name, column in c.items()}
 
@@ -134,12 +141,14 @@ class Rows:
                 think_ns[here] = spans.draw(think, self._seed, "think", first_row, len(kind))[here]
         return think_ns
 
-    def _add_history(self, c: dict[str, Any], first: Ints) -> None:
-        """A prompt holds the turns before it and their answers, unless the trace counts them already."""
-        if self._recipe.blocks is not None:
-            return
-        history = _since(c["prompt_tokens"].astype(np.int64) + c["output_tokens"], first, before=True)
-        prompt = c["prompt_tokens"] + history
+    def _add_history(self, c: dict[str, Any], first: Ints, kind: Ints) -> None:
+        """A prompt holds the turns before it and their answers, which the lengths of some traces count."""
+        prompt = c["prompt_tokens"].astype(np.int64)
+        said = prompt + c["output_tokens"]
+        counted = self._counts_history[kind]
+        before = np.where(c["turn"] > 1, np.roll(said, 1), 0)
+        history = np.where(counted, np.minimum(before, prompt - 1), _since(said, first, before=True))
+        prompt = np.where(counted, prompt, prompt + history)
         if prompt.max(initial=0) > _MOST_TOKENS:
             raise ScenarioError("load.sessions: the history of a session is too long: ask for fewer turns")
         c["history_tokens"], c["prompt_tokens"] = history.astype(np.int32), prompt.astype(np.int32)
@@ -156,7 +165,7 @@ class Rows:
             return self._units.rows(unit[start], np.maximum(turn - 1, 0))
         return self._sources(first_row, len(start), None if starts.source is None else starts.source[start])
 
-    def _join_sessions(self, c: dict[str, Any]) -> None:
+    def _join_sessions(self, c: dict[str, Any], kind: Ints) -> None:
         """Sessions as the trace has them: row i is the trace's row i, and waits for the turn before it."""
         assert self.trace is not None
         if self.trace.session is None or self.trace.turn is None:
@@ -164,9 +173,13 @@ class Rows:
         session, turn, source = self.trace.session, self.trace.turn, c["source"]
         order = np.lexsort((turn, session))
         before = np.full(len(session), NONE, np.int64)
-        follows = (session[order][1:] == session[order][:-1]) & (session[order][1:] != NONE)
+        follows = session[order][1:] == session[order][:-1]
         before[order[1:][follows]] = order[:-1][follows]
         c |= {"session": session[source], "turn": turn[source], "after": before[source]}
+        if self._counts_history[kind].all():
+            said = (self.trace.prompt_tokens + self.trace.output_tokens)[c["after"]]
+            history = np.where(c["after"] == NONE, 0, np.minimum(said, c["prompt_tokens"] - 1))
+            c["history_tokens"] = history.astype(np.int32)
 
     # --- what each row is -----------------------------------------------------------------------------------
 

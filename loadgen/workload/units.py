@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.load import TraceSource
-from loadgen.plan import NONE
 from loadgen.workload import streams
 from loadgen.workload.traces import Trace
 
@@ -16,18 +15,14 @@ Ints = NDArray[np.int64]
 class Units:
     """A trace as units that are taken whole: its rows, or its sessions where `source.sessions` says so.
 
-    `count`: how many rows each has; a row without a session is a unit of its own.
+    `count`: how many rows each has.
     """
 
     def __init__(self, trace: Trace, source: TraceSource, seed: int) -> None:
         n = len(trace.prompt_tokens)
-        row = np.arange(n)
-        unit = row
+        unit = row = np.arange(n)
         if source.sessions and trace.session is not None and trace.turn is not None:
-            own = -1 - row  # below every session's number
-            whose = np.where(trace.session == NONE, own, trace.session)
-            _, first, unit = np.unique(whose, return_index=True, return_inverse=True)
-            unit = np.argsort(np.argsort(first))[unit]  # numbered as they first appear
+            unit = trace.session
             row = np.lexsort((trace.turn, unit))
         self.count: Ints = np.bincount(unit)
         self._rows = row  # unit by unit, turn by turn

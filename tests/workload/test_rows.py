@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,28 @@ def test_a_replayed_session_waits_for_its_answers_but_not_less_than_the_trace_di
     assert plan.session.tolist() == [0, 1, 0, 0]
     assert plan.turn.tolist() == [1, 1, 2, 3]
     assert plan.after.tolist() == [NONE, NONE, 0, 2]
+
+
+@pytest.mark.parametrize("law", [{"kind": "trace"}, {"kind": "poisson", "rate": 8}])
+def test_what_a_trace_counts_as_history_already_is_not_added_once_more(
+    tmp_path: Path, law: dict[str, Any]
+) -> None:
+    """A turn's length is the trace's, and what it adds is that less the turn before and its answer."""
+    file = tmp_path / "chats"
+    turns = zip((1, 2, 3), (-1, 1, 2), (20, 52, 90), strict=True)
+    file.write_text(
+        "".join(
+            json.dumps(
+                {"chat_id": c, "parent_chat_id": p, "timestamp": c, "input_length": n, "output_length": 6}
+            )
+            + "\n"
+            for c, p, n in turns
+        )
+    )
+    plan = draw(
+        asked(law, trace={"file": str(file), "format": "bailian", "sessions": True})
+        if law["kind"] == "trace"
+        else of_trace(file, "bailian", num={"num_sessions": 1}, sessions=True)
+    )
+    assert plan.prompt_tokens.tolist() == [20, 52, 90]
+    assert plan.history_tokens.tolist() == [0, 26, 58]

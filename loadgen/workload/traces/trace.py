@@ -75,8 +75,8 @@ class Trace:
     Columns, all of one length: `due_ns` int64 from 0, None where the file has no instants; `prompt_tokens`
     and `output_tokens` int32, an output of 0 where the file does not say; `texts`: prompts that are written
     out; `ids`: fit to be sent as X-Request-ID; `bodies`: what a request asks beside prompt and length;
-    `session` int64, numbered from 0, and `turn` int32, from 1: conversations, whose rows stand in order (-1
-    and 0: of none); `blocks`: prompts as blocks of hashes.
+    `session` int64, numbered from 0, and `turn` int32, from 1: conversations, whose rows stand in order;
+    `blocks`: prompts as blocks of hashes.
 
     `with_history`: a turn's prompt_tokens and blocks hold the earlier turns and their answers already; else
     they are the turn's own.
