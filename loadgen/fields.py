@@ -114,11 +114,12 @@ def _is_deeper(value: Any, levels: int) -> bool:
     return levels < 0 or any(_is_deeper(one, levels - 1) for one in inner)
 
 
+_UNIT = "(ns|us|µs|ms|s|m|min|h)"
 _POSITIVE = r"\+?[0-9.]+([eE][+-]?[0-9]+)?"  # as an editor checks it; `units` is stricter
 
 _DURATION = {
     "type": "string",
-    "pattern": rf"^\s*{_POSITIVE}\s*(ns|us|µs|ms|s|m|min|h)\s*$",
+    "pattern": rf"^\s*{_POSITIVE}\s*{_UNIT}(\s*[0-9.]+\s*{_UNIT})*\s*$",
     "examples": ["500ms", "2s", "10m"],
 }
 _RATE = {

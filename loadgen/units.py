@@ -8,25 +8,30 @@ import re
 # seconds = number * up / down: whole milliseconds divided are exact, multiplied by 0.001 they are not
 _UP = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _DOWN = {"ns": 1e9, "us": 1e6, "µs": 1e6, "μs": 1e6, "ms": 1e3}
-_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_DURATION = re.compile(rf"({_NUMBER})\s*({'|'.join([*_DOWN, *_UP])})")
+_PLAIN = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_NUMBER = rf"[+-]?{_PLAIN}(?:[eE][+-]?[0-9]+)?"
+_UNIT = "|".join(sorted([*_DOWN, *_UP], key=len, reverse=True))
+_PART = re.compile(rf"({_NUMBER})\s*({_UNIT})\s*")
+_DURATION = re.compile(rf"(?:{_NUMBER})\s*(?:{_UNIT})(?:\s*{_PLAIN}\s*(?:{_UNIT}))*")
 _RATE = re.compile(rf"({_NUMBER})(?:\s*/\s*({'|'.join(_UP)}))?")
 
 
 def duration_s(text: object) -> float:
-    """Seconds in `text`, such as `500ms`, `2s`, `10m`. A bare number has no unit and is refused, 0 apart.
+    """Seconds in `text`, such as `500ms`, `2s`, `5m30s`. A bare number has no unit and is refused, 0 apart.
 
     Raises ValueError with the rule and an example.
     """
     if isinstance(text, int | float) and not isinstance(text, bool) and text == 0:
         return 0.0
-    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
+    plain = text.strip() if isinstance(text, str) else ""
+    parts = _PART.findall(plain) if _DURATION.fullmatch(plain) else []
+    sizes = [_UP.get(unit) or 1 / _DOWN[unit] for _, unit in parts]
+    if not parts or sizes != sorted(set(sizes), reverse=True):
         raise ValueError(
             f"{quoted(text)} is not a duration: write a number with a unit, such as {_example(text)}"
         )
-    number, unit = float(found[1]), found[2]
-    return _finite(number / _DOWN[unit] if unit in _DOWN else number * _UP[unit], text)
+    seconds = [float(n) / _DOWN[unit] if unit in _DOWN else float(n) * _UP[unit] for n, unit in parts]
+    return _finite(sum(seconds), text)
 
 
 def rate_rps(text: object) -> float:

@@ -141,3 +141,18 @@ def test_durations_to_be_compared_have_three_digits_and_a_unit_of_their_size(
 def test_waiting_is_told_in_seconds_or_minutes(seconds: float, words: str) -> None:
     """As a person would plan it."""
     assert roughly(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5m30s", 330.0), ("1h 30m", 5400.0), ("1h2m3s", 3723.0), ("1s500ms", 1.5)]
+)
+def test_a_duration_may_be_written_in_several_units(text: str, seconds: float) -> None:
+    """The largest first, as people write them."""
+    assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["30s5m", "5s5s", "5m30", "5m-3s", "5m1.5.2s", "2h1e3s"])
+def test_units_in_disorder_are_no_duration(text: str) -> None:
+    """Nor are a second sign, a part without a unit, or a number with two points."""
+    with pytest.raises(ValueError, match="is not a duration"):
+        duration_s(text)

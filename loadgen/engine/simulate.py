@@ -258,11 +258,12 @@ class Simulation(Iterator[RequestRecord]):
             self._conversations.close(asked.row, asked.sequence)
             yield self._end(asked, self._writer.answered(asked, Outcome.OK, now_s), now_s)
         if any(asked.is_tail for asked in done):
-            yield from self._lose_patience(now_s)
+            yield from self._lose_patience(now_s, max(asked.sent_s for asked in done if asked.is_tail))
 
-    def _lose_patience(self, now_s: float) -> Iterator[RequestRecord]:
+    def _lose_patience(self, now_s: float, overtaker_s: float) -> Iterator[RequestRecord]:
+        """Rows that have waited too long, while one of the tail that was sent after them came and went."""
         for asked in [asked for asked in self._open.values() if not asked.is_tail]:
-            if now_s < asked.sent_s + self.first_token_s:
+            if now_s < asked.sent_s + self.first_token_s or asked.sent_s >= overtaker_s:
                 return
             if asked.sequence in self._scheduler.waiting and not asked.sequence.preemptions:
                 self._scheduler.cancel(asked.sequence.id)

@@ -14,6 +14,7 @@ def p_values(u: Floats) -> dict[str, float]:
     """The chance of numbers as odd as `u`, or odder, by each test; two-sided."""
     return {
         "Kolmogorov-Smirnov": _ks(u),
+        "the mean rate": _mean(u),
         "correlation of successive gaps": _lag_one(u),
         **{f"dispersion of counts per {width}": p for width, p in _dispersions(u).items()},
     }
@@ -27,6 +28,14 @@ def _ks(u: Floats) -> float:
     place = np.arange(n)
     off = np.maximum((place + 1) / n - ordered, ordered - place / n).max()
     return float(kolmogorov((n**0.5 + 0.12 + 0.11 / n**0.5) * off))
+
+
+def _mean(u: Floats) -> float:
+    """With gaps -log(1 - u) of a unit-rate Poisson process, their sum has a gamma law of shape n."""
+    from scipy.special import gammainc, gammaincc
+
+    n, total = len(u), float(-np.log1p(-u).sum())
+    return float(min(1.0, 2 * min(gammainc(n, total), gammaincc(n, total))))
 
 
 def _lag_one(u: Floats) -> float:
