@@ -190,3 +190,24 @@ def test_without_slos_there_is_no_verdict() -> None:
     assert one([], "p95(ttft) <= 500ms").verdict == "UNRESOLVED"
     assert one(rows_of(39), "mean(ttft) <= 500ms").reason.startswith("fewer than two requests in each of 20")
     assert one(rows_of(60), "goodput >= 1/s", window_by="burst").reason == "this run has no such figure"
+
+
+def test_where_misses_come_together_more_requests_would_tell() -> None:
+    """By as much as there are fewer independent ones than requests."""
+    rows = [ok(i, i / 10, ttft_s=1.0 if i in (500, 501, 502, 503, 504) else 0.1) for i in range(1000)]
+    apart, together = (one(some, "p99(ttft) <= 500ms") for some in (rows_of(1000, slow=5), rows))
+    assert apart.n_to_decide is not None
+    assert together.n_to_decide is not None
+    assert together.n_effective is not None
+    assert together.n_effective < 900
+    assert together.n_to_decide == pytest.approx(apart.n_to_decide * 1000 / together.n_effective, abs=1)
+
+
+def test_a_mean_half_as_far_from_its_limit_takes_four_times_the_requests() -> None:
+    """The interval narrows with the root of their number."""
+    rows = [ok(i, i / 10, ttft_s=0.1 + 0.05 * (i * 7919 % 101) / 101) for i in range(400)]
+    mean = one(rows, "mean(ttft) <= 1s").value
+    assert mean is not None
+    far, near = (one(rows, f"mean(ttft) <= {1000 * (mean + off):.9f}ms") for off in (1e-4, 5e-5))
+    assert far.n_to_decide is not None
+    assert near.n_to_decide == pytest.approx(4 * far.n_to_decide, rel=0.01)
