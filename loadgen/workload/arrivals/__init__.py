@@ -25,7 +25,7 @@ from loadgen.laws.arrivals import Closed, Replay
 from loadgen.scenario import ScenarioError
 from loadgen.workload.arrivals.batches import BatchStream, fixed, geometric
 from loadgen.workload.arrivals.custom import CustomStream, source_hash
-from loadgen.workload.arrivals.expected import describe, expected, has_end, mean_rps
+from loadgen.workload.arrivals.expected import describe, expected, mean_rps
 from loadgen.workload.arrivals.renewal import exponentials, unit_gammas, unit_weibulls
 from loadgen.workload.arrivals.replay import ReplayStream
 from loadgen.workload.arrivals.residuals import of_gaps, of_rate, of_stages
@@ -41,7 +41,6 @@ __all__ = [
     "Theory",
     "describe",
     "expected",
-    "has_end",
     "mean_rps",
     "refuse_many",
     "residuals",

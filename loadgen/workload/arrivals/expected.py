@@ -27,8 +27,6 @@ from loadgen.laws import (
     Weibull,
 )
 from loadgen.units import show_duration, show_rate
-from loadgen.workload.arrivals.replay import scaling, trace_rps
-from loadgen.workload.arrivals.stream import Instants
 from loadgen.workload.arrivals.switching import states_of
 from loadgen.workload.arrivals.varying import rate_of
 
@@ -108,21 +106,10 @@ def _describe_stage(stage: Stage) -> str:
     return f"{describe(stage.arrivals)} for {end}"
 
 
-def has_end(law: Arrivals) -> bool:
-    """Whether the law stops by itself. One of the user's own may, too, which only drawing tells."""
-    match law:
-        case Burst(size=size):
-            return size is None
-        case Replay(loop=again) | Stages(repeat=again):
-            return not again
-        case _:
-            return False
-
-
-def mean_rps(law: Arrivals, trace_due_ns: Instants | None = None) -> float | None:
+def mean_rps(law: Arrivals) -> float | None:
     """Requests per second in the long run; infinite for one burst.
 
-    None where it is not known before: for a law of the user's own, a closed loop, a trace that is not given.
+    None where it is not known before: for a law of the user's own, a closed loop, a trace as it is.
     """
     match law:
         case Burst(size=size, every_s=every_s):
@@ -139,9 +126,6 @@ def mean_rps(law: Arrivals, trace_due_ns: Instants | None = None) -> float | Non
             return expected(law, whole_s) / whole_s if law.repeat else points[-1].rate_rps
         case Ramp(to_rps=to_rps):
             return to_rps
-        case Replay(rate_rps=rate):
-            own = None if trace_due_ns is None else trace_rps(trace_due_ns)
-            return rate or (None if own is None else own * law.speed_up)
         case Stages(stages=stages):
             rows, seconds = _round(stages)
             return rows / seconds if seconds else math.inf
@@ -151,18 +135,15 @@ def mean_rps(law: Arrivals, trace_due_ns: Instants | None = None) -> float | Non
             return law.rate_rps
 
 
-def expected(law: Arrivals, seconds: float, trace_due_ns: Instants | None = None) -> float:
+def expected(law: Arrivals, seconds: float) -> float:
     """How many are due in [0, seconds) in the mean; 0 where nothing is known of it (see `mean_rps`)."""
     match law:
         case Steps() | Curve() | Ramp() | Sine() | OnOff(dwell="fixed"):
             return float(rate_of(law).integral(np.array([seconds * 1e9]))[0]) / 1e9
         case Stages():
             return _expected_of_stages(law, seconds)
-        case Replay(loop=False) if trace_due_ns is not None:
-            factor, kept = scaling(law, trace_due_ns)
-            return float(kept * np.count_nonzero(trace_due_ns * factor < seconds * 1e9))
         case _:
-            return (mean_rps(law, trace_due_ns) or 0.0) * seconds if seconds else 0.0
+            return (mean_rps(law) or 0.0) * seconds if seconds else 0.0
 
 
 def _round(stages: tuple[Stage, ...]) -> tuple[float, float]:

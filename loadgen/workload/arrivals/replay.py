@@ -22,11 +22,11 @@ class ReplayStream(Stream):
         n = len(due_ns)
         if not n:
             raise ScenarioError("load.trace: has no rows to replay")
-        if law.loop and trace_rps(due_ns) is None:
+        if law.loop and _rate_rps(due_ns) is None:
             raise ScenarioError(
                 "load.arrivals.loop: the trace's rows are all due at once: there is no gap to loop"
             )
-        self._factor, self._kept = scaling(law, due_ns)
+        self._factor, self._kept = _scaling(law, due_ns)
         self._due_ns, self._loop = due_ns, law.loop
         self._cycle_ns = float(due_ns[-1] - due_ns[0]) * n / max(1, n - 1) * self._factor
         self._seed, self._purpose = seed, purpose
@@ -62,17 +62,17 @@ class ReplayStream(Stream):
         return due_ns.astype(np.int64)
 
 
-def trace_rps(due_ns: Instants) -> float | None:
+def _rate_rps(due_ns: Instants) -> float | None:
     """Gaps over span, as of any plan; None where all rows are due at once."""
     span_ns = int(due_ns[-1] - due_ns[0])
     return (len(due_ns) - 1) * 1e9 / span_ns if span_ns else None
 
 
-def scaling(law: Replay, due_ns: Instants) -> tuple[float, float]:
+def _scaling(law: Replay, due_ns: Instants) -> tuple[float, float]:
     """By what the instants are multiplied, and the share of rows that is kept."""
     if law.rate_rps is None:
         return 1 / law.speed_up, 1.0
-    if (own_rps := trace_rps(due_ns)) is None:
+    if (own_rps := _rate_rps(due_ns)) is None:
         raise ScenarioError(
             "load.arrivals.rate: the trace's rows are all due at once: they have no rate to scale"
         )

@@ -6,7 +6,6 @@ inverse of the integrated rate carries them to the clock. Integrals are in the s
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +18,6 @@ from loadgen.workload.arrivals.renewal import exponentials
 from loadgen.workload.arrivals.stream import Floats, Instants, Stream, refuse_far
 
 _FOR_EVER_NS = 2**62
-_NEWTON_STEPS = 64  # where rounding makes it jump between the ends of a narrow bracket, only halving ends
 
 
 class Rate(Protocol):
@@ -124,25 +122,22 @@ class Wave:
 
     def inverse(self, operational: Floats) -> Instants:
         """Newton's method in turns, halving the bracket wherever it would leave it."""
-        turn = operational / self.area
-        low, high, left = np.zeros_like(turn), np.ones_like(turn), np.arange(len(turn))
-        target, near = turn.copy(), max(0.01 / self.period_ns, 2.0**-53)
-        for step in count():
-            if not len(left):
-                break
+        target = operational / self.area
+        turn, left = target.copy(), np.arange(len(target))
+        low, high = np.zeros_like(turn), np.ones_like(turn)
+        near = max(0.01 / self.period_ns, 2.0**-53)
+        while len(left):
             here = turn[left]
             error = self._turns(here) - target[left]
-            low[left], high[left] = (
-                np.where(error < 0, here, low[left]),
-                np.where(error < 0, high[left], here),
-            )
+            low[left] = np.where(error < 0, here, low[left])
+            high[left] = np.where(error < 0, high[left], here)
             rate = 1 + self._amplitude * exact.sin_turns(here + self._phase)
             better = here - error / np.maximum(rate, 1e-300)
-            outside = (better < low[left]) | (better > high[left]) | (step >= _NEWTON_STEPS)
-            better = np.where(outside, (low[left] + high[left]) / 2, better)
-            turn[left] = better
-            left = left[np.abs(better - here) > near]
-        return np.rint(turn * self.period_ns).astype(np.int64)
+            settled = np.abs(better - here) <= near
+            outside = (better <= low[left]) | (better >= high[left])
+            turn[left] = np.where(outside & ~settled, (low[left] + high[left]) / 2, better)
+            left = left[~settled & (high[left] - low[left] > near)]
+        return np.rint(np.clip(turn, 0, 1) * self.period_ns).astype(np.int64)
 
     def integral(self, at_ns: Floats) -> Floats:
         return self.area * self._turns(at_ns / self.period_ns)
