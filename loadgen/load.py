@@ -20,7 +20,7 @@ from loadgen.fields import (
     Strict,
 )
 from loadgen.laws import Arrivals, Burst, Closed, Fixed, LengthLaw, Lengths, Replay, Spans, Stages
-from loadgen.laws.lengths import is_count, longest
+from loadgen.laws.lengths import TraceLength, is_count, longest
 from loadgen.laws.spans import NO_TIME
 from loadgen.slo import Slos
 from loadgen.units import quoted
@@ -47,6 +47,9 @@ def _sendable(tokens: int) -> int:
     if tokens > MAX_PROMPT_TOKENS:
         raise ValueError(f"a prompt has at most {MAX_PROMPT_TOKENS:,} tokens, not {tokens:,}")
     return tokens
+
+
+PrefixTokens = Annotated[Count, AfterValidator(_sendable)]
 
 
 def _all_sendable(law: LengthLaw) -> LengthLaw:
@@ -133,7 +136,7 @@ class SharedPrefix(Strict):
     """All prompts begin with one text, a system prompt. A prompt is never shorter than it and a token."""
 
     kind: Literal["shared"]
-    tokens: Count = Field(description="of the part that is shared, counted in the prompt's length")
+    tokens: PrefixTokens = Field(description="of the part that is shared, counted in the prompt's length")
 
 
 class GroupPrefix(Strict):
@@ -141,7 +144,7 @@ class GroupPrefix(Strict):
 
     kind: Literal["groups"]
     groups: Annotated[int, Field(ge=1, le=1_000_000)] = Field(description="how many different texts")
-    tokens: Count = Field(description="of the part that is shared, counted in the prompt's length")
+    tokens: PrefixTokens = Field(description="of the part that is shared, counted in the prompt's length")
     zipf: Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)] = Field(
         default=0.0, description="0: all groups are equally popular"
     )
@@ -346,6 +349,8 @@ class Load(Manners):
         if self.trace is None and any(law is not None and law.kind == "trace" for law in laws):
             raise ValueError("kind: trace takes its values from load.trace: name a file there")
         turns = [law.turns for law in self._each("sessions") if law is not None]
+        if any(isinstance(law, TraceLength) for law in turns):
+            raise ValueError("sessions: turns are no length of a trace: null takes them from its sessions")
         if None in turns and not (self.trace is not None and self.trace.sessions):
             raise ValueError("sessions: say how many turns, or take them from load.trace with sessions: true")
 

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from loadgen.fields import RowId
 from loadgen.load import Prompts
@@ -37,6 +37,7 @@ _TYPES: dict[str, type[np.integer[Any]]] = dict.fromkeys(COLUMNS, np.int32) | {
 _BROKEN = (
     ValueError,
     OverflowError,
+    RecursionError,
     csv.Error,
     msgspec.DecodeError,
 )  # a file's fault; ValueError: pydantic's
@@ -230,8 +231,16 @@ def _read_parquet(path: Path) -> Read:
         head = _checked(msgspec.json.decode((table.schema.metadata or {}).get(b"loadgen", b"null")))
         if lacking := {*COLUMNS, "id"} - {*table.column_names}:
             raise ValueError(f"column {min(lacking)} is missing")
-        columns = {name: table.column(name).to_numpy().astype(np.int64, casting="safe") for name in COLUMNS}
+        columns = {name: _whole(name, table.column(name).to_numpy()) for name in COLUMNS}
         return head, columns, tuple(table.column("id").to_pylist())
+
+
+def _whole(name: str, column: NDArray[Any]) -> Ints:
+    if column.dtype.kind not in "iu":
+        raise ValueError(f"column {name} must hold whole numbers alone")
+    if column.dtype == np.uint64 and (column > np.iinfo(np.int64).max).any():
+        raise ValueError(f"column {name} must be of 64-bit numbers with a sign")
+    return column.astype(np.int64)
 
 
 def _checked(said: Any) -> Head:
@@ -247,7 +256,7 @@ def _told(where: object) -> Iterator[None]:
     try:
         yield
     except _BROKEN as problem:
-        raise ScenarioError(f"{where}: {problem}") from None
+        raise ScenarioError(f"{where}: {' '.join(str(problem).split())}") from None
 
 
 def _parsed(path: Path, first: int, lines: Iterable[Any], parse: Callable[[Any], Row]) -> Iterator[Row]:
@@ -294,8 +303,10 @@ def _contradictions(head: Head, columns: dict[str, Ints]) -> Iterator[tuple[str,
 def _plan(head: Head, columns: dict[str, Ints], ids: Ids) -> Plan:
     if not len(columns["index"]):
         raise ValueError("it holds no row")
+    if head.kind != (known := PromptRecipe(seed=head.seed).kind):
+        raise ValueError(f"kind: prompts are of {head.kind!r:.60}, and this version makes {known}")
     if has_ids := any(row_id is not None for row_id in ids):
-        TypeAdapter(tuple[RowId | None, ...]).validate_python(ids)
+        _refuse_ids(ids)
     recipe = PromptRecipe(
         seed=head.seed,
         kind=head.kind,
@@ -315,6 +326,15 @@ def _plan(head: Head, columns: dict[str, Ints], ids: Ids) -> Plan:
         law_hash=head.law_hash,
         notes=tuple(head.notes),
     )
+
+
+def _refuse_ids(ids: Ids) -> None:
+    one: TypeAdapter[str | None] = TypeAdapter(RowId | None)
+    for place, row_id in enumerate(ids):
+        try:
+            one.validate_python(row_id, strict=True)
+        except ValidationError as problem:
+            raise ValueError(f"row {place + 1}: id: {problem.errors()[0]['msg']}") from None
 
 
 def _blocks(said: _Blocks) -> Blocks:

@@ -268,3 +268,44 @@ def test_other_programs_read_the_rows(tmp_path: Path) -> None:
     assert [{key: str(o[key]) for key in COLUMNS} for o in objects] == [
         {key: row[key] for key in COLUMNS} for row in rows
     ]
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("due_ns", ["x", "y", "z"]),
+        ("due_ns", [0.5, 1.5, 2.5]),
+        ("due_ns", [None, 1, 2]),
+        ("due_ns", [[1], [2], [3]]),
+        ("due_ns", np.array([2**63] * 3, np.uint64)),
+        ("id", [1, 2, 3]),
+    ],
+)
+def test_a_parquet_column_of_another_type_is_refused_in_one_line(
+    column: str, values: Any, tmp_path: Path
+) -> None:
+    """It names the column, or the row."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    plan_file.write(full(), SCENARIO, tmp_path / "p.parquet")
+    table = parquet.read_table(tmp_path / "p.parquet")
+    place = table.column_names.index(column)
+    parquet.write_table(table.set_column(place, column, arrow.array(values)), tmp_path / "p.parquet")
+    with pytest.raises(ScenarioError, match=rf"p\.parquet: (column|row 1:) {column}") as told:
+        plan_file.read(tmp_path / "p.parquet")
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_head_that_is_nested_without_end_is_refused(ending: str, tmp_path: Path) -> None:
+    """The decoder's own limit is the file's fault."""
+    path = tmp_path / f"p.{ending}"
+    path.write_text(("# digest: " if ending == "csv" else '{"loadgen":') + "[" * 100_000 + "\n")
+    with pytest.raises(ScenarioError, match="recursion"):
+        plan_file.read(path)
+
+
+def test_prompts_of_another_version_are_refused(tmp_path: Path) -> None:
+    """They could not be made."""
+    plan_file.write(full(), SCENARIO, tmp_path / "p.csv")
+    with pytest.raises(ScenarioError, match=r"kind: prompts are of 'other'"):
+        edited(tmp_path / "p.csv", f'# kind: "{PromptRecipe(seed=0).kind}"', '# kind: "other"')

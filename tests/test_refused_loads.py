@@ -25,3 +25,19 @@ def test_a_rate_that_is_none_is_refused(keys: str) -> None:
     key = "burstiness" if "burstiness" in keys else "rate"
     said = refused(f"load: {{arrivals: {{kind: gamma, {keys}}}, num_requests: 3}}")
     assert said.startswith(f"f.yaml:1: load.arrivals.{key}: ")
+
+
+@pytest.mark.parametrize("kind", ["kind: shared", "kind: groups, groups: 2"])
+def test_a_prefix_longer_than_any_prompt_is_refused(kind: str) -> None:
+    """As a prompt of that length is."""
+    keys = f"prompts: {{prefix: {{{kind}, tokens: 2147483647}}}}"
+    said = refused(f"load: {{arrivals: {{kind: poisson, rate: 8}}, num_requests: 3, {keys}}}")
+    assert said.startswith("f.yaml:1: load.prompts.prefix.tokens: a prompt has at most 16,000,000 tokens")
+
+
+def test_turns_that_are_a_length_of_a_trace_are_refused() -> None:
+    """A trace tells turns by its sessions."""
+    keys = "num_sessions: 3, sessions: {turns: {kind: trace}}"
+    assert "turns are no length of a trace" in refused(
+        f"load: {{arrivals: {{kind: poisson, rate: 8}}, {keys}}}"
+    )
