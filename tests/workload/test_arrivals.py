@@ -448,3 +448,28 @@ def test_other_laws_have_no_rows_of_a_trace() -> None:
 def test_each_law_is_told_in_one_line(one: Any, told: str) -> None:
     """What `plan` prints."""
     assert arrivals.describe(one) == told
+
+
+# --- bounds on the work -------------------------------------------------------------------------------------
+
+
+def test_a_wave_that_touches_zero_is_inverted_over_a_year_too() -> None:
+    """Rounding makes Newton's method jump between the ends of a bracket: halving must end it."""
+    one = law("sine", rate=1e-6, amplitude=1, period="8760h")
+    due_ns = arrivals.stream(one, 1).take(1000)
+    areas = rate_of(one).integral(due_ns.astype(np.float64)) / 1e9
+    assert (np.diff(areas) >= 0).all()
+    assert 800 < areas[-1] < 1200  # 1,000 unit exponentials: sd 32
+
+
+def test_a_long_stage_is_held_against_its_law_only_as_far_as_it_was_used() -> None:
+    """Not one row is drawn for a year at 1,000,000/s, whether it ends by time or by count."""
+    fast = {"kind": "poisson", "rate": 1e6}
+    ends: list[dict[str, Any]] = [{"duration": "8760h"}, {"num_requests": 2_000_000_000}]
+    for end in ends:
+        one = law("stages", stages=[{"arrivals": fast, **end}])
+        due_ns = arrivals.stream(one, 1).take(200)
+        residuals = arrivals.residuals(one, 1, due_ns)
+        assert residuals is not None
+        assert len(residuals) == 199
+        assert 0 < residuals.min() < residuals.max() < 1
