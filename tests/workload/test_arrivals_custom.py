@@ -116,6 +116,7 @@ def test_the_hash_is_that_of_the_file(folder: Path) -> None:
         ("yield 'soon'", "gave 'soon' for request 0: a gap is a number of seconds"),
         ("yield True", "gave True for request 0: a gap is a number of seconds"),
         ("yield 1; raise OSError('rate\\n b')", "failed at request 1: OSError: rate b"),
+        ("yield 1; raise SystemExit(7)", "failed at request 1: SystemExit: 7"),
         ("return 5", "cannot be called: TypeError: 'int' object is not iterable"),
     ],
 )
@@ -137,6 +138,7 @@ def test_a_law_that_fails_is_one_clear_line(tmp_path: Path, body: str, told: str
         ("laws:f", "f = 3", "laws.py has no function f"),
         ("laws:f", "def f(:", "cannot be imported: SyntaxError"),
         ("laws:f", "import not_there_either", "cannot be imported: ModuleNotFoundError: No module named"),
+        ("laws:f", "import sys; sys.exit(3)", "cannot be imported: SystemExit: 3"),
         ("laws:f", "def f(): yield 1", "cannot be called: TypeError"),
         ("sys:exit", "", "sys is no file of Python"),
     ],

@@ -47,7 +47,7 @@ class CustomStream(Stream):
         function = _function(self._law)
         try:
             yielded = iter(function(_Uniform(self._seed, self._purpose), **self._law.args))
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             raise _mistake(self._law, f"cannot be called: {_told(problem)}") from problem
         return self._checked(yielded)
 
@@ -58,7 +58,7 @@ class CustomStream(Stream):
                 gap_s = next(yielded)
             except StopIteration:
                 return
-            except Exception as problem:
+            except (Exception, SystemExit) as problem:
                 raise _mistake(self._law, f"failed at request {row}: {_told(problem)}") from problem
             if isinstance(gap_s, bool) or not isinstance(gap_s, int | float | np.integer | np.floating):
                 raise _mistake(
@@ -101,7 +101,7 @@ def _module(law: Custom) -> ModuleType:
     beside = Path(law.folder or ".", *name.split(".")).with_suffix(".py")
     try:
         module = _run(beside) if beside.is_file() else importlib.import_module(name)
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == name
         where = f"{beside} does not exist, nor is {name} installed"
         raise _mistake(law, where if is_absent else f"cannot be imported: {_told(problem)}") from problem
@@ -134,6 +134,6 @@ def _mistake(law: Custom, what: str) -> ScenarioError:
     return ScenarioError(f"load.arrivals.law: {law.law}: {what}")
 
 
-def _told(problem: Exception) -> str:
+def _told(problem: BaseException) -> str:
     """On one line."""
     return " ".join(f"{type(problem).__name__}: {problem}".split())
