@@ -13,7 +13,7 @@ from loadgen.laws.arrivals import Replay
 from loadgen.load import GroupPrefix, NoPrefix
 from loadgen.plan import NONE, Plan, PromptRecipe, Window
 from loadgen.scenario import Scenario, ScenarioError
-from loadgen.workload import lengths, spans, streams, traces
+from loadgen.workload import arrivals, lengths, spans, streams, traces
 from loadgen.workload.starts import Starts, Taken
 from loadgen.workload.units import Units
 
@@ -104,6 +104,7 @@ class Rows:
         """The columns where starts are sessions, or may be, sorted by due time."""
         unit = self._units_of(first_start, len(kind))
         turns = self._turns(kind, first_start, unit)
+        arrivals.refuse_many(float(np.maximum(turns, 1).sum(dtype=np.float64)))
         start, turn, first = _spread(turns)
         index = first_row + np.arange(len(start))
         source = self._turn_sources(first_row, start, turn, unit, starts)

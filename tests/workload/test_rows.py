@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loadgen.plan import NONE, Plan
-from loadgen.scenario import Scenario
+from loadgen.scenario import Scenario, ScenarioError
 from loadgen.workload import draw
 from tests.workload.asked import asked, poisson
 from tests.workload.traces.files import azure_rows
@@ -180,3 +180,12 @@ def test_what_a_trace_counts_as_history_already_is_not_added_once_more(
     )
     assert plan.prompt_tokens.tolist() == [20, 52, 90]
     assert plan.history_tokens.tolist() == [0, 26, 58]
+
+
+@pytest.mark.parametrize(
+    "turns", [2_000_000_000, {"kind": "truncated_exponential", "mean": 1e9, "cap": 2_000_000_000}]
+)
+def test_sessions_of_more_turns_than_a_plan_holds_are_refused_before_they_are_drawn(turns: Any) -> None:
+    """The rows of such turns would not fit into memory."""
+    with pytest.raises(ScenarioError, match="a plan holds at most 20,000,000"):
+        draw(asked({"kind": "poisson", "rate": 8}, num_sessions=10, sessions={"turns": turns}))
