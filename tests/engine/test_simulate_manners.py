@@ -161,8 +161,8 @@ def test_whoever_hangs_up_between_two_attempts_has_made_one() -> None:
 
 
 def test_an_abandoned_turn_ends_its_session() -> None:
-    """Row 3 has the slot from 0.5 to 5 s; turn 2, due at 0.75 s, waits for it, and would end at 5.5 s. With 4 s
-    of patience row 3 hangs up at 4.25 s and turn 2 at 4.75 s, before its first token; turn 3 is dropped.
+    """Row 3 has the slot from 0.5 to 5 s; turn 2, due at 0.75 s, waits for it, and would end at 5.5 s. With
+    4 s of patience row 3 hangs up at 4.25 s and turn 2 at 4.75 s, without a token; turn 3 is dropped.
     """
     asked = sessions_of(3, 1, start_s=[0.0, 0.25], think_s=0.25)
     asked = replace(asked, output_tokens=np.array([1, 1, 1, 9], np.int32))
