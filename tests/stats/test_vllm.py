@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loadgen.records import Outcome
 from loadgen.run import Run
 from loadgen.scenario import Scenario
 from loadgen.stats import summarize, vllm_result
+from loadgen.stats.vllm import _busiest_second
 from tests.records import failed, ok, run_of
 
 ROWS = [
@@ -132,3 +134,10 @@ def test_the_bundled_engine_is_asked_for_chat() -> None:
     """Without a target the endpoint is the one that the load goes to, not an unknown one."""
     result = of(run_of(ROWS, scenario={"target": None}))
     assert (result["endpoint_type"], result["backend"]) == ("/v1/chat/completions", "openai-chat")
+
+
+def test_the_busiest_second_of_years_is_found_without_a_place_for_each() -> None:
+    """Three touch the first second, two a second of the hundredth year."""
+    year_s = 31_536_000.0
+    began = np.array([0.0, 0.2, 0.9, 100 * year_s, 100 * year_s + 0.5])
+    assert _busiest_second(began, began + 0.05) == 3
