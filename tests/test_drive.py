@@ -9,6 +9,7 @@ import pytest
 
 from loadgen.drive import Order, simulate
 from loadgen.records import Outcome, Records
+from loadgen.run import RunHeader
 from loadgen.scenario import ScenarioError, build
 from loadgen.workload import draw
 
@@ -31,12 +32,57 @@ def test_an_interrupted_simulation_says_how_many_rows_it_left_out(tmp_path: Path
     assert len(run.records) == 3
 
 
+FIXED = {"kind": "fixed", "step": "10ms"}
+TWO_USERS: dict[str, Any] = {"arrivals": {"kind": "closed", "concurrency": 2, "think": "10ms"}}
+
+
+def header_of(folder: Path, load: dict[str, Any], **engine: Any) -> RunHeader:
+    asked = build({"engine": {"cost": FIXED} | engine, "load": load})
+    return simulate(Order(asked, draw(asked), folder, "r")).header
+
+
+@pytest.mark.parametrize("tail", [True, False])
+def test_a_closed_loop_for_a_time_leaves_nothing_out_however_many_rows_it_takes(
+    tmp_path: Path, tail: bool
+) -> None:
+    """Two users, each with a request of 10 ms every 20 ms, for a second: fifty each, of which two planned."""
+    load = TWO_USERS | {"duration": "1s", "output_tokens": 1, "tail": tail}
+    header = header_of(tmp_path / "r", load)
+    assert (header.plan_rows, header.rows_due) == (2, 100)
+    assert (header.rows_not_sent, header.rows_dropped) == (0, 0)
+
+
+def test_turns_that_never_fall_due_are_counted(tmp_path: Path) -> None:
+    """Sessions of four turns, a second apart, on an engine that takes one request in three seconds and has no
+    queue: the second and the third session are rejected, and three turns of each never fall due.
+    """
+    header = header_of(
+        tmp_path / "r",
+        {
+            "arrivals": {"kind": "constant", "rate": "1/s"},
+            "num_sessions": 3,
+            "sessions": {"turns": 4},
+            "output_tokens": 300,
+            "tail": False,
+        },
+        max_sequences=1,
+        max_queue=0,
+    )
+    assert (header.plan_rows, header.rows_due) == (12, 6)
+    assert (header.rows_not_sent, header.rows_dropped) == (6, 6)
+
+
+def test_a_turn_after_a_window_without_a_tail_is_dropped(tmp_path: Path) -> None:
+    """Turns at 0, 1.01 and 2.02 s in a window of 1.5 s: the third is planned, and never falls due."""
+    sessions = {"turns": 3, "think": "1s"}
+    load = {"arrivals": {"kind": "constant", "rate": "0.1/s"}, "duration": "1500ms", "sessions": sessions}
+    header = header_of(tmp_path / "r", load | {"output_tokens": 1, "tail": False})
+    assert (header.rows_due, header.rows_not_sent, header.rows_dropped) == (2, 1, 1)
+
+
 def simulated(folder: Path, **asked: Any) -> Records:
     scenario = build(asked)
     return simulate(Order(scenario, draw(scenario), folder, "r")).records
-
-
-FIXED = {"kind": "fixed", "step": "10ms"}
 
 
 def test_a_simulated_answer_ends_by_itself_where_eos_is_not_ignored(tmp_path: Path) -> None:
