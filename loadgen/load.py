@@ -225,7 +225,10 @@ class Manners(Strict):
 
 
 class RequestClass(Manners):
-    """One kind of request of several; what it does not say is as `load` says."""
+    """One kind of request of several; what it does not say, or says is null, is as `load` says.
+
+    So it cannot do without `sessions`, `retry` or `patience` that `load` asks of all: ask the others for them.
+    """
 
     weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
         description="its share is weight / sum of weights"

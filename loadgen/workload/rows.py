@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from loadgen.laws import Closed, Lengths, TraceLength
 from loadgen.laws.arrivals import Replay
-from loadgen.load import GroupPrefix, NoPrefix
+from loadgen.load import GroupPrefix, Load, NoPrefix
 from loadgen.plan import NONE, Plan, PromptRecipe, Window
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.workload import arrivals, lengths, spans, streams, traces
 from loadgen.workload.starts import Starts, Taken
-from loadgen.workload.units import Units
+from loadgen.workload.trace_units import Units
 
 Ints = NDArray[np.int64]
 
@@ -34,6 +34,7 @@ class Rows:
         self._units = None
         if load.trace is not None and trace is not None:
             self._units = Units(trace, load.trace, scenario.seed)
+            _refuse_torn_blocks(load, trace)
         # The trace's own instants and its own sessions: then every row is a start, and knows its session.
         self._replays_sessions = (
             isinstance(load.arrivals, Replay) and load.trace is not None and load.trace.sessions
@@ -250,6 +251,15 @@ class Rows:
             return None
         assert source is not None
         return tuple(self.trace.ids[row] for row in source.tolist())
+
+
+def _refuse_torn_blocks(load: Load, trace: traces.Trace) -> None:
+    """A row's blocks are its whole prompt, history and all: as a turn it would follow another history."""
+    if trace.blocks is not None and load.has_sessions and load.trace is not None and not load.trace.sessions:
+        raise ScenarioError(
+            "load.sessions: rows of a trace with hash_ids are turns of the trace's own sessions alone: "
+            "set load.trace.sessions: true, or take a trace without them"
+        )
 
 
 def _spread(turns: Ints) -> tuple[Ints, Ints, Ints]:

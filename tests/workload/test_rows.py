@@ -15,7 +15,7 @@ from loadgen.scenario import Scenario, ScenarioError
 from loadgen.workload import draw
 from tests.workload.asked import asked, poisson
 from tests.workload.traces.files import azure_rows
-from tests.workload.traces.test_sessions import bailian
+from tests.workload.traces.test_sessions import bailian, hashed
 
 S = 10**9
 SPREAD = {"kind": "uniform", "min": 1, "max": 99}
@@ -155,6 +155,22 @@ def test_a_replayed_session_waits_for_its_answers_but_not_less_than_the_trace_di
     assert plan.session.tolist() == [0, 1, 0, 0]
     assert plan.turn.tolist() == [1, 1, 2, 3]
     assert plan.after.tolist() == [NONE, NONE, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "load", [{"sessions": {"turns": 2}}, {"classes": {"a": {"weight": 1, "sessions": {"turns": 2}}}}]
+)
+def test_rows_with_blocks_are_no_turns_of_other_sessions(tmp_path: Path, load: dict[str, Any]) -> None:
+    """Their blocks are of another history; where the trace has none, they are lengths and may be turns."""
+    for tokens, ids in ((1100, [1, 2, 3]), (5, [])):
+        file = tmp_path / f"of {tokens}"
+        file.write_text(hashed((tokens, ids)))
+        scenario = poisson(trace={"file": str(file), "format": "mooncake"}, num_sessions=3, **load)
+        if ids:
+            with pytest.raises(ScenarioError, match=r"hash_ids .* set load\.trace\.sessions: true"):
+                draw(scenario)
+        else:
+            assert draw(scenario).turn.tolist() == [1, 2] * 3
 
 
 @pytest.mark.parametrize("law", [{"kind": "trace"}, {"kind": "poisson", "rate": 8}])
