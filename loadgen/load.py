@@ -227,7 +227,7 @@ class Manners(Strict):
 class RequestClass(Manners):
     """One kind of request of several; what it does not say, or says is null, is as `load` says.
 
-    So it cannot do without `sessions`, `retry` or `patience` that `load` asks of all: ask the others for them.
+    So it cannot do without what `load` asks of all, such as `sessions` or `retry`: ask it of classes instead.
     """
 
     weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
