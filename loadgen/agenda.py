@@ -158,7 +158,7 @@ class Agenda:
 
     def _promise(self, row: Row, due_ns: int) -> None:
         """The row will fall due then: in the tail, if that is past the window."""
-        phase = self._phase(due_ns) if self._moves and row.phase != Phase.TAIL else row.phase
+        phase = self._phase(due_ns) if self._moves else row.phase
         if phase == Phase.TAIL and not self._tail:
             self._drop()
             self._end(row, None)

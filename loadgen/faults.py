@@ -27,6 +27,8 @@ _RULES = {
     "less_than": "must be below {lt:.12g}",
     "greater_than_equal": "must be at least {ge:.12g}",
     "less_than_equal": "must be at most {le:.12g}",
+    "too_short": "must hold at least {min_length}",
+    "too_long": "must hold at most {max_length}",
 }
 # Keys whose values may be credentials, or be one by mistake: never quoted.
 _PRIVATE = {"headers", "api_key_env", "base_url"}
@@ -72,7 +74,8 @@ def _fault(detail: ErrorDetails, model: type[BaseModel]) -> Fault:
             (*path, "kind"), f"unknown kind {quoted(ctx['tag'])}{_instead(ctx['tag'], _kinds(types))}"
         )
     if kind == "literal_error":
-        return Fault(path, f"unknown value {quoted(value)}{_instead(value, _choices(types))}")
+        choices = _choices(types) or [ctx["expected"]]
+        return Fault(path, f"unknown value {quoted(value)}{_instead(value, choices)}")
     if kind == "value_error" and isinstance(ctx["error"], InsideError):
         path = (*path, *ctx["error"].path)
     return Fault(path, _rule(kind, detail, "" if set(path) & _PRIVATE else f", not {quoted(value)}"))

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from math import prod
 from typing import Any
 
@@ -57,6 +57,9 @@ def cells(scenario: Scenario, where: str) -> list[Cell]:
     Raises ScenarioError, naming the key and the value, for one that makes no scenario.
     """
     axes = {key: _risen(values) for key, values in scenario.vary.items()}
+    for key, values in axes.items():
+        if any(a == b for a, b in combinations(values, 2)):
+            raise ScenarioError(f"{where}: vary.{key}: a value is given twice")
     if (number := prod(map(len, axes.values()))) > MOST_CELLS:
         raise ScenarioError(f"{where}: vary: {number:,} cells are more than {MOST_CELLS:,}")
     plain = scenario.model_dump(mode="json", by_alias=True, exclude={"vary"})

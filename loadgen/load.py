@@ -2,80 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from loadgen import faults
-from loadgen.fields import (
-    Count,
-    CountOrZero,
-    DataFile,
-    Duration,
-    DurationOrZero,
-    JsonObject,
-    Name,
-    Priority,
-    RowId,
-    Strict,
-)
-from loadgen.laws import Arrivals, Burst, Closed, Fixed, LengthLaw, Lengths, Replay, Spans, Stages
-from loadgen.laws.lengths import TraceLength, is_count, longest
-from loadgen.laws.spans import NO_TIME
-from loadgen.slo import Slos
+from loadgen.fields import Count, CountOrZero, Duration, DurationOrZero, Name, Priority, RowId, Strict
+from loadgen.laws import Arrivals, Burst, Closed, Fixed, Replay, Stages
+from loadgen.laws.lengths import TraceLength, is_count
+from loadgen.manners import AnswerLengths, Manners, PromptLengths, RequestClass
+from loadgen.prompts import Prompts, sendable
+from loadgen.trace_source import TraceSource
 from loadgen.units import quoted
-
-MAX_PROMPT_TOKENS = 16_000_000  # 64 MB of synthetic words
-
-TraceFormat = Literal[
-    "azure",
-    "burstgpt",
-    "mooncake",
-    "timed_trace",
-    "bailian",
-    "servegen",
-    "sharegpt",
-    "vllm_custom",
-    "openai_batch",
-    "csv",
-    "jsonl",
-    "text",
-]
-
-
-def _sendable(tokens: int) -> int:
-    if tokens > MAX_PROMPT_TOKENS:
-        raise ValueError(f"a prompt has at most {MAX_PROMPT_TOKENS:,} tokens, not {tokens:,}")
-    return tokens
-
-
-PrefixTokens = Annotated[Count, AfterValidator(_sendable)]
-
-
-def _all_sendable(law: LengthLaw) -> LengthLaw:
-    _sendable(longest(law))
-    return law
 
 
 def _text_or_tokens(value: Any) -> Any:
     if isinstance(value, str) and value:
         return value
     if is_count(value):
-        return _sendable(value)
+        return sendable(value)
     raise ValueError(f"must be a text, or a whole number of tokens, not {quoted(value)}")
-
-
-class Goodput(Strict):
-    """Per-request limits; a request is good when it meets every one given. Counted from `due`."""
-
-    ttft_s: Duration | None = Field(default=None, alias="ttft", description="from due to the first token")
-    tpot_s: Duration | None = Field(
-        default=None, alias="tpot", description="from one token to the next, in the mean of the request"
-    )
-    e2e_s: Duration | None = Field(default=None, alias="e2e", description="from due to the last token")
-
-
-PromptLengths = Annotated[Lengths, AfterValidator(_all_sendable)]
 
 
 class Row(Strict):
@@ -90,152 +36,6 @@ class Row(Strict):
     id: RowId | None = Field(default=None, description="a name for it, instead of its number")
 
 
-class TraceSource(Strict):
-    """A file of requests that happened, or of prompts: what `load` takes instants, lengths or texts from.
-
-    Rows that cannot be read are an error with file and line (`bad_rows: error`), or dropped and counted
-    (`drop`); rows without a prompt or an output are always dropped and counted.
-    """
-
-    file: DataFile = Field(description="path, relative to the scenario; for servegen a folder")
-    format: TraceFormat = Field(description="how the file is laid out")
-    start_s: DurationOrZero = Field(default=0.0, alias="start", description="leave out what is before")
-    duration_s: Duration | None = Field(
-        default=None, alias="duration", description="take so much from `start` on, its end excluded"
-    )
-    max_model_len: Count | None = Field(
-        default=None, description="the model's context: what to do with longer rows is told by `overflow`"
-    )
-    overflow: Literal["skip", "clip", "error"] = Field(
-        default="skip", description="skip counts them, clip shortens the output and then the prompt"
-    )
-    bad_rows: Literal["error", "drop"] = Field(default="error", description="for rows that cannot be read")
-    order: Literal["file", "shuffle", "sample"] = Field(
-        default="file",
-        description="where another law gives the instants: rows in the file's order, shuffled, or drawn with "
-        "replacement",
-    )
-    block_tokens: Count | None = Field(
-        default=None, description="tokens of a hash block; 512 for mooncake, 16 for bailian and timed_trace"
-    )
-    columns: dict[Literal["due", "prompt_tokens", "output_tokens", "prompt", "id"], str] = Field(
-        default={}, description="csv, jsonl: which column is what; due in seconds"
-    )
-    sessions: bool = Field(
-        default=False, description="a turn waits for the answer before it; else each row is on its own"
-    )
-
-
-class NoPrefix(Strict):
-    """No two prompts begin alike, nor do those of two runs: no prefix cache can answer."""
-
-    kind: Literal["none"] = "none"
-
-
-class SharedPrefix(Strict):
-    """All prompts begin with one text, a system prompt. A prompt is never shorter than it and a token."""
-
-    kind: Literal["shared"]
-    tokens: PrefixTokens = Field(description="of the part that is shared, counted in the prompt's length")
-
-
-class GroupPrefix(Strict):
-    """Each prompt begins with the text of one of `groups`; group k is drawn with probability ~ k^-zipf."""
-
-    kind: Literal["groups"]
-    groups: Annotated[int, Field(ge=1, le=1_000_000)] = Field(description="how many different texts")
-    tokens: PrefixTokens = Field(description="of the part that is shared, counted in the prompt's length")
-    zipf: Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)] = Field(
-        default=0.0, description="0: all groups are equally popular"
-    )
-
-
-class Prompts(Strict):
-    """What synthetic prompts are made of. All are salted by run: a second run meets no cache of the first."""
-
-    kind: Literal["words", "tokenizer", "token_ids"] = Field(
-        default="words",
-        description="words: about a token each, calibrated by the server's own usage; tokenizer: text of an "
-        "exact number of tokens; token_ids: numbers, for /v1/completions",
-    )
-    tokenizer: DataFile | None = Field(default=None, description="a tokenizer.json")
-    vocabulary: Annotated[int, Field(ge=2, le=10_000_000)] = Field(
-        default=32_000, description="token_ids: ids are below it"
-    )
-    calibrate: bool = Field(
-        default=True, description="words: ask the server at the preflight how many tokens its words make"
-    )
-    prefix: Annotated[NoPrefix | SharedPrefix | GroupPrefix, Field(discriminator="kind")] = Field(
-        default=NoPrefix(), description="what prompts have in common"
-    )
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if (self.kind == "tokenizer") != (self.tokenizer is not None):
-            raise ValueError("kind: tokenizer and the path of a tokenizer belong together")
-        return self
-
-
-class Sessions(Strict):
-    """Conversations: arrivals are of new sessions; a further turn is due `think` after the last answer ended.
-
-    `prompt_tokens` and `output_tokens` are a turn's own; the prompt that is sent holds all turns before it. A
-    session ends early where a turn does not end ok: the rest of its turns never fall due, and are counted.
-    """
-
-    turns: Lengths | None = Field(
-        default=None, description="how many requests a session has: a number or a law; null: as in the trace"
-    )
-    think: Spans = Field(default=NO_TIME, description="from an answer's end to the next turn")
-
-
-class Retry(Strict):
-    """What a client does when it is rejected, cannot connect, or a gateway cannot (502, 504): it asks again.
-
-    Every attempt is recorded. Latency counts from the first due instant, timeouts.total from the first start,
-    and a row is offered once. No attempt is made that timeouts.total would not let begin, nor after a stop:
-    the last one's outcome stands then.
-    """
-
-    max: Annotated[int, Field(ge=0, le=100)] = Field(description="further attempts at most")
-    respect_retry_after: bool = Field(default=True, description="wait as long as the server says")
-    backoff_s: Duration = Field(
-        default=1.0, alias="backoff", description="else so long, doubled for each further attempt"
-    )
-
-
-class Manners(Strict):
-    """How a request is sent, of every class that does not say otherwise."""
-
-    prompt_tokens: PromptLengths | None = Field(default=None, description="tokens of a prompt")
-    output_tokens: Lengths | None = Field(default=None, description="tokens of an answer")
-    prompts: Prompts | None = Field(default=None, description="what synthetic prompts are made of")
-    priority: Priority | None = Field(default=None, description="sent to the server; lower is more urgent")
-    sessions: Sessions | None = Field(default=None, description="conversations of several turns")
-    goodput: Goodput | None = Field(default=None, description="limits of a good request")
-    model: str | None = Field(default=None, description="model or LoRA name, instead of the target's")
-    extra_body: JsonObject = Field(default={}, description="merged over the target's extra_body")
-    retry: Retry | None = Field(default=None, description="what follows a rejection")
-    patience_s: Duration | None = Field(
-        default=None, alias="patience", description="hang up so long after due: `abandoned`, a miss"
-    )
-    deadline_s: Duration | None = Field(
-        default=None, alias="deadline", description="told to the server, in the body's `deadline_ms`"
-    )
-
-
-class RequestClass(Manners):
-    """One kind of request of several; what it does not say, or says is null, is as `load` says.
-
-    So it cannot do without what `load` asks of all, such as `sessions` or `retry`: ask it of classes instead.
-    """
-
-    weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
-        description="its share is weight / sum of weights"
-    )
-    slos: Slos = Field(default=(), description="promises about this class alone, written as at the top")
-
-
 class Load(Manners):
     """Which requests fall due when, how long they are, and how they are sent.
 
@@ -245,7 +45,7 @@ class Load(Manners):
     arrivals: Arrivals | None = Field(default=None, description="when requests fall due: a law")
     trace: TraceSource | None = Field(default=None, description="requests from a file")
     prompt_tokens: PromptLengths = Field(default=Fixed(tokens=256), description="tokens of a prompt")
-    output_tokens: Lengths = Field(default=Fixed(tokens=128), description="tokens of an answer")
+    output_tokens: AnswerLengths = Field(default=Fixed(tokens=128), description="tokens of an answer")
     prompts: Prompts = Field(default=Prompts(), description="what synthetic prompts are made of")
     priority: Priority = Field(default=0, description="sent to the server; lower is more urgent")
     classes: Annotated[dict[Name, RequestClass], Field(max_length=100)] = Field(

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.load import Prompts
+from loadgen.prompts import Prompts
 
 NONE = -1
 

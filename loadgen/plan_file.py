@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from loadgen.fields import RowId
-from loadgen.load import Prompts
 from loadgen.plan import COLUMNS, NONE, Blocks, Phase, Plan, PromptRecipe, Row, Text, Window
+from loadgen.prompts import Prompts
 from loadgen.scenario import Scenario, ScenarioError, build
 
 FORMAT = 1

@@ -28,7 +28,8 @@ from loadgen.fields import (
     Variable,
 )
 from loadgen.knobs import Engine
-from loadgen.load import Goodput, Load
+from loadgen.load import Load
+from loadgen.manners import Goodput
 from loadgen.slo import Slos, promises_goodput
 from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import quoted

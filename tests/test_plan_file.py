@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loadgen import plan_file
-from loadgen.load import Prompts, SharedPrefix
 from loadgen.plan import COLUMNS, NONE, Blocks, Phase, Plan, PromptRecipe, Window
+from loadgen.prompts import Prompts, SharedPrefix
 from loadgen.scenario import Scenario, ScenarioError, build
 
 ENDINGS = ("parquet", "csv", "jsonl")

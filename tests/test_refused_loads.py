@@ -41,3 +41,25 @@ def test_turns_that_are_a_length_of_a_trace_are_refused() -> None:
     assert "turns are no length of a trace" in refused(
         f"load: {{arrivals: {{kind: poisson, rate: 8}}, {keys}}}"
     )
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (
+            "arrivals: {kind: steps, points: []}, num_requests: 3",
+            "load.arrivals.points: must hold at least 1",
+        ),
+        (
+            "arrivals: {kind: poisson, rate: 8}, num_requests: 3, output_tokens: 16000001",
+            "load.output_tokens: an answer has at most 16,000,000 tokens, not 16,000,001",
+        ),
+        (
+            "arrivals: {kind: poisson, rate: 8}, trace: {format: csv, file: a.csv, columns: {foo: t}}",
+            "load.trace.columns.foo: unknown value 'foo': choose from 'due', 'prompt_tokens'",
+        ),
+    ],
+)
+def test_too_little_too_much_and_the_wrong_name_are_told_in_words(load: str, said: str) -> None:
+    """What is wrong, and what would be right."""
+    assert refused(f"load: {{{load}}}").startswith(f"f.yaml:1: {said}")

@@ -150,11 +150,14 @@ class Link(asyncio.Transport):
 
 
 def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` on a virtual loop; a task that is still there afterwards is an error."""
+    """Run `main` on a virtual loop; a task still there afterwards is an error, and so is a callback's."""
+    troubles: list[dict[str, Any]] = []
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
+        loop.set_exception_handler(lambda _, trouble: troubles.append(trouble))
         result = runner.run(main(loop))
+        assert not troubles, troubles
         peers = {link.serving for link in loop.links}
         left = asyncio.all_tasks(loop) - peers
         assert not left, left

@@ -69,7 +69,7 @@ def plan(
     from loadgen.cli.words import Words
     from loadgen.grid import cells
     from loadgen.report.terminal import print_decidable, print_picture, print_plan
-    from loadgen.workload import facts
+    from loadgen.workload import facts, prompt_maker
 
     words = Words(as_json)
     if diff is not None:
@@ -78,6 +78,7 @@ def plan(
     grid = cells(asked, scenario or "") if asked.vary else []
     found = facts(drawn, asked)
     undecided = sayings(drawn, asked)
+    prompt_maker(drawn.prompts, "")  # a tokenizer that cannot be used is told here, not by the run
     print_plan(found, words.results)
     print_decidable(undecided, words.results)
     print_picture(drawn, asked, words.results)

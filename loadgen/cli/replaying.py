@@ -9,7 +9,7 @@ from typing import Any
 from loadgen import plan_file, workload
 from loadgen.cli import shaping
 from loadgen.cli.flags import laid, overlay, read
-from loadgen.load import Manners
+from loadgen.manners import Manners
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError, build
 

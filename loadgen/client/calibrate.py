@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from loadgen.load import Prompts
 from loadgen.plan import Plan
+from loadgen.prompts import Prompts
 from loadgen.workload.words import Calibration, census
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loadgen.client.answer import Answer
-from loadgen.load import Retry
+from loadgen.manners import Retry
 from loadgen.records import Outcome
 
 GATEWAY = (502, 504)  # a proxy in front could not reach the server: as good as not connected

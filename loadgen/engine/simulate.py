@@ -22,7 +22,7 @@ from loadgen.engine.trace import Iteration
 from loadgen.engine.watch import Watch
 from loadgen.engine.written import Asked, Writer
 from loadgen.knobs import Engine
-from loadgen.load import RequestClass
+from loadgen.manners import RequestClass
 from loadgen.plan import Plan, Prompt, Row
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome, RequestRecord
 from loadgen.scenario import ScenarioError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from loadgen.laws import Closed
-from loadgen.load import RequestClass
+from loadgen.manners import RequestClass
 from loadgen.scenario import Scenario
 from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Rate, Refused, Slo, Within, parse
 from loadgen.stats.bounds import BLOCKS, clean_n, least, share_bounds

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Protocol
 
-from loadgen.load import GroupPrefix, NoPrefix, Prompts, SharedPrefix
 from loadgen.plan import NONE, Blocks, Prompt, PromptRecipe, Row
+from loadgen.prompts import GroupPrefix, NoPrefix, Prompts, SharedPrefix
 from loadgen.workload import streams
 from loadgen.workload.token_ids import TokenIds
 from loadgen.workload.tokenizer import Tokenized

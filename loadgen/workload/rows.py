@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from loadgen.laws import Closed, Lengths, TraceLength
 from loadgen.laws.arrivals import Replay
-from loadgen.load import GroupPrefix, Load, NoPrefix
+from loadgen.load import Load
 from loadgen.plan import NONE, Plan, PromptRecipe, Window
+from loadgen.prompts import GroupPrefix, NoPrefix
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.workload import arrivals, lengths, spans, streams, traces
 from loadgen.workload.starts import Starts, Taken

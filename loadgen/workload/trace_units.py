@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.load import TraceSource
+from loadgen.trace_source import TraceSource
 from loadgen.workload import streams
 from loadgen.workload.traces import Trace
 

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from loadgen.cli import flags
 from loadgen.cli.app import app
-from loadgen.load import Goodput, Load
+from loadgen.load import Load
+from loadgen.manners import Goodput
 from loadgen.scenario import Scenario, Target, build
 from loadgen.units import show_duration
 from tests.cli.commands import commands, flags_of

@@ -12,8 +12,8 @@ import pytest
 
 from loadgen.client.calibrate import mean_of_words
 from loadgen.client.preflight import Preflight, preflight
-from loadgen.load import Prompts
 from loadgen.plan import Plan, PromptRecipe, Window
+from loadgen.prompts import Prompts
 from loadgen.scenario import Target, Timeouts
 from loadgen.workload.words import Calibration
 from tests.fakes import HANG, Answer, Received, Reply, ScriptedServer, json_reply, models_reply, stream_reply

@@ -120,6 +120,12 @@ def test_token_ids_are_sent_as_they_are() -> None:
     assert heard[0]["prompt"] == [5, 6, 7]
 
 
+def test_a_turn_waits_for_its_own_answer_alone() -> None:
+    """It is sent at 1 s, though another session's answer takes until 5 s and no other row is due before."""
+    peers = [telling([], say("a", "stop"), for_s=for_s) for for_s in (1.0, 5.0)]
+    assert run_plan(sessions_of(2, 1), in_turn(*peers)).of(1).started_s == 1.0
+
+
 def test_a_failed_turn_ends_its_session() -> None:
     """The second of four turns is refused: two never fall due, and are counted; another session goes on."""
     refusing = writing((0.5, plain(500)))

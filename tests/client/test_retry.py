@@ -9,7 +9,7 @@ import pytest
 
 from loadgen.client.answer import Answer
 from loadgen.client.retry import wait_s
-from loadgen.load import Retry
+from loadgen.manners import Retry
 from loadgen.records import Outcome
 from loadgen.scenario import Scenario
 from loadgen.stats.metrics import metrics
@@ -131,6 +131,12 @@ def test_no_attempt_is_made_that_the_total_limit_would_not_let_begin() -> None:
     assert (got.outcome, got.attempts, got.ended_s) == (Outcome.REJECTED, 1, 0.1)
 
 
+def test_no_attempt_is_waited_for_past_the_total_limit() -> None:
+    """Refused after 20 s of 60 s, with 50 s to wait: the refusal stands, and is no timeout."""
+    got = run_plan(plan_of([0.0]), playing(plain(429, retry_after="50"), after_s=20.0), retrying(3)).of(0)
+    assert (got.outcome, got.attempts, got.ended_s) == (Outcome.REJECTED, 1, 20.0)
+
+
 def test_the_total_limit_counts_from_the_first_attempt() -> None:
     """Refused at 0.1 s, tried again at 50.1 s, cut at 60 s though the second attempt is but 10 s old."""
     peer = playing(plain(429, retry_after="50"), then=answering(*[3.0] * 30))
@@ -219,6 +225,13 @@ def test_a_user_hangs_up_while_waiting_for_a_slot() -> None:
     assert "before a slot was free" in (ran.of(1).error or "")
     assert ran.of(2).started_s == 3.0
     assert (ran.counters.unsent, ran.counters.done) == (1, 2)
+
+
+def test_a_user_whose_slot_came_in_time_does_not_hang_up() -> None:
+    """Nothing is left to happen at 2.5 s to a row that waited from 0.5 s to 1 s and was answered at 2 s."""
+    scenario = scenario_of(load=PATIENT | {"max_concurrency": 1})
+    ran = run_plan(plan_of([0.0, 0.5, 9.0]), answering(1.0), scenario)
+    assert ran.outcomes == {0: "ok", 1: "ok", 2: "ok"}
 
 
 def test_patience_counts_from_due_though_the_client_is_late() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loadgen.engine import simulate
 from loadgen.knobs import Engine
-from loadgen.load import RequestClass
+from loadgen.manners import RequestClass
 from loadgen.plan import Phase, Plan
 from loadgen.records import Outcome, RequestRecord, Try
 from loadgen.scenario import ScenarioError

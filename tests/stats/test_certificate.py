@@ -139,6 +139,17 @@ def test_every_process_passes_as_drawn_and_not_at_half_its_rate(law: dict[str, A
     assert certify(slow).verdict == "departs"
 
 
+def test_a_batch_arrives_with_its_first_row() -> None:
+    """The rest may follow up to 0.4 ms later, in any order: no p-value moves."""
+    law = {"kind": "batches", "size": 3, "batch_rate": 5}
+    rng = np.random.default_rng(8)
+    due = np.repeat(np.round(np.cumsum(0.001 + rng.exponential(0.2, 200)), 6), 3)
+    lag = np.round(rng.random((200, 3)) * 4e-4, 6)
+    lag[np.arange(200), rng.integers(0, 3, 200)] = 0.0
+    together, apart = (certify(arrivals(law, due, by)).p_values for by in (0.0, lag.ravel()))
+    assert together == apart != {}
+
+
 def test_equal_gaps_are_not_poisson() -> None:
     """A clockwork declared as Poisson is found out by its gaps and its too even counts."""
     found = odd(certify(arrivals(POISSON, np.arange(400) / 20)))

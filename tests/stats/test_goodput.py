@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.load import Goodput as Limits
+from loadgen.manners import Goodput as Limits
 from loadgen.records import Outcome, RequestRecord
 from loadgen.stats.goodput import goodput
 from loadgen.stats.summary import Goodput

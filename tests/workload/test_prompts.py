@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.load import Prompts
 from loadgen.plan import Blocks, Prompt, PromptRecipe, Row
+from loadgen.prompts import Prompts
 from loadgen.workload import token_ids, words
 from loadgen.workload.prompts import prompt_maker
 from loadgen.workload.words import Calibration, census

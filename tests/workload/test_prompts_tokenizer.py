@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from loadgen.load import Prompts
 from loadgen.plan import PromptRecipe, Row
+from loadgen.prompts import Prompts
 from loadgen.scenario import ScenarioError
 from loadgen.workload.prompts import prompt_maker
 from loadgen.workload.words import _WORDS, census

@@ -21,8 +21,10 @@ S = 10**9
 SPREAD = {"kind": "uniform", "min": 1, "max": 99}
 
 
-def of_trace(file: Path, form: str, *, num: dict[str, int], **source: Any) -> Scenario:
-    return poisson(trace={"file": str(file), "format": form} | source, **num)
+def of_trace(
+    file: Path, form: str, *, num: dict[str, int], load: dict[str, Any] | None = None, **source: Any
+) -> Scenario:
+    return poisson(trace={"file": str(file), "format": form} | source, **num, **(load or {}))
 
 
 # --- sessions ----
@@ -88,6 +90,16 @@ def test_each_class_has_its_share_and_its_own_lengths_priority_and_turns() -> No
     assert abs(chats - 1000) < 4 * math.sqrt(4000 * 0.25 * 0.75)
 
 
+def test_only_the_rows_of_a_class_with_groups_have_one() -> None:
+    """A group of its own class: one of 2, or one of 50; none where the class has no groups."""
+    classes: dict[str, dict[str, Any]] = {"pair": {"weight": 1}, "none": {"weight": 1}, "many": {"weight": 1}}
+    for name, groups in (("pair", 2), ("many", 50)):
+        classes[name]["prompts"] = {"prefix": {"kind": "groups", "groups": groups, "tokens": 9}}
+    plan = draw(poisson(num_requests=1000, classes=classes))
+    found = [{*plan.group[plan.class_id == place].tolist()} for place in range(3)]
+    assert found == [{0, 1}, {NONE}, {*range(50)}]
+
+
 def test_a_further_class_changes_no_instant() -> None:
     """When requests start is not what they are."""
     classes = {"a": {"weight": 1}, "b": {"weight": 2, "output_tokens": 1}}
@@ -135,6 +147,44 @@ def test_a_sample_draws_rows_with_replacement(seven: Path) -> None:
     assert np.abs(counts - 1000).max() < 4 * math.sqrt(7000 * (1 / 7) * (6 / 7))
 
 
+@pytest.mark.parametrize(
+    ("order", "n", "kept"),
+    [
+        ("file", 3, True),
+        ("file", 4, False),
+        ("shuffle", 3, True),
+        ("shuffle", 4, False),
+        ("sample", 2, False),
+    ],
+)
+def test_rows_keep_the_traces_ids_where_none_can_come_twice(
+    tmp_path: Path, order: str, n: int, kept: bool
+) -> None:
+    """Each of three rows in a plan of three; not in one of four, nor where rows are drawn with replacement."""
+    file = tmp_path / "three"
+    rows = [{"id": f"id-{tokens}", "n": tokens} for tokens in (1, 2, 3)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = {"id": "id", "prompt_tokens": "n"}
+    scenario = of_trace(
+        file, "jsonl", num={"num_requests": n}, load={"output_tokens": 5}, order=order, columns=columns
+    )
+    plan = draw(scenario)
+    own = tuple(f"id-{tokens}" for tokens in plan.prompt_tokens.tolist())
+    assert plan.ids == (own if kept else None)
+
+
+def test_a_length_that_the_trace_does_not_say_is_what_the_scenario_says_otherwise(tmp_path: Path) -> None:
+    """Lengths that it does say stay; without a word of it the load is refused."""
+    file = tmp_path / "some"
+    file.write_text('{"n": 3, "out": 8}\n{"n": 4}\n{"n": 5, "out": 6}\n')
+    columns = {"prompt_tokens": "n", "output_tokens": "out"}
+    asked: list[dict[str, Any]] = [{}, {"output_tokens": {"kind": "trace", "otherwise": 77}}]
+    without, said = (of_trace(file, "jsonl", num={"num_requests": 3}, load=a, columns=columns) for a in asked)
+    assert draw(said).output_tokens.tolist() == [8, 77, 6]
+    with pytest.raises(ScenarioError, match=r"load.output_tokens: the trace does not say it of every row"):
+        draw(without)
+
+
 def test_sessions_of_a_trace_start_by_another_law_and_stay_whole(tmp_path: Path) -> None:
     """In the order of their first turns; a second pass over the trace makes new sessions of them."""
     file = tmp_path / "chats"
@@ -144,6 +194,16 @@ def test_sessions_of_a_trace_start_by_another_law_and_stay_whole(tmp_path: Path)
     for row in sorted(plan.rows(), key=lambda row: row.turn):
         sources.setdefault(row.session, []).append(row.source)
     assert dict(sorted(sources.items())) == {0: [0, 2, 4], 1: [1], 2: [3], 3: [0, 2, 4]}
+
+
+@pytest.mark.parametrize(("turns", "found"), [(2, [2, 1, 2, 1]), (9, [3, 1, 2, 1]), (1, [1, 1, 1, 1])])
+def test_a_law_of_turns_cuts_a_traces_sessions_short(tmp_path: Path, turns: int, found: list[int]) -> None:
+    """A session of the trace has as many turns as asked, or as many as there are."""
+    file = tmp_path / "chats"
+    file.write_text(bailian((1, -1, 1), (2, -1, 2), (3, 1, 3), (4, -1, 4), (5, 3, 5), (6, 4, 6), (7, -1, 7)))
+    source = {"file": str(file), "format": "bailian", "sessions": True}
+    plan = draw(poisson(trace=source, num_sessions=4, sessions={"turns": turns}))
+    assert np.bincount(plan.session).tolist() == found
 
 
 def test_a_replayed_session_waits_for_its_answers_but_not_less_than_the_trace_did(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -46,7 +47,8 @@ class CustomStream(Stream):
     def _call(self) -> Iterator[float]:
         function = _function(self._law)
         try:
-            yielded = iter(function(_Uniform(self._seed, self._purpose), **self._law.args))
+            with redirect_stdout(sys.stderr):  # what it prints is no result of ours
+                yielded = iter(function(_Uniform(self._seed, self._purpose), **self._law.args))
         except (Exception, SystemExit) as problem:
             raise _mistake(self._law, f"cannot be called: {_told(problem)}") from problem
         return self._checked(yielded)
@@ -55,7 +57,8 @@ class CustomStream(Stream):
         row = 0
         while True:
             try:
-                gap_s = next(yielded)
+                with redirect_stdout(sys.stderr):
+                    gap_s = next(yielded)
             except StopIteration:
                 return
             except (Exception, SystemExit) as problem:
@@ -100,7 +103,8 @@ def _module(law: Custom) -> ModuleType:
     name = law.law.partition(":")[0]
     beside = Path(law.folder or ".", *name.split(".")).with_suffix(".py")
     try:
-        module = _run(beside) if beside.is_file() else importlib.import_module(name)
+        with redirect_stdout(sys.stderr):
+            module = _run(beside) if beside.is_file() else importlib.import_module(name)
     except (Exception, SystemExit) as problem:
         is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == name
         where = f"{beside} does not exist, nor is {name} installed"

@@ -7,8 +7,9 @@ from array import array
 from collections import Counter
 from typing import Any
 
-from loadgen.load import MAX_PROMPT_TOKENS, TraceSource
 from loadgen.plan import Text
+from loadgen.prompts import MAX_PROMPT_TOKENS
+from loadgen.trace_source import TraceSource
 from loadgen.workload.traces.lines import RowError, mistake
 from loadgen.workload.traces.prompts import estimated_tokens
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from loadgen.load import TraceFormat, TraceSource
+from loadgen.trace_source import TraceFormat, TraceSource
 from loadgen.workload.traces import jsonlines, servegen, sharegpt, tables
 from loadgen.workload.traces.columns import Columns
 from loadgen.workload.traces.lines import mistake

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from loadgen.load import TraceSource
 from loadgen.scenario import ScenarioError
+from loadgen.trace_source import TraceSource
 from loadgen.workload.traces import Trace, read
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loadgen.load import TraceFormat, TraceSource
 from loadgen.scenario import ScenarioError
+from loadgen.trace_source import TraceFormat, TraceSource
 from loadgen.workload.traces import Trace, read
 from tests.workload.traces.files import AZURE, BURSTGPT
 

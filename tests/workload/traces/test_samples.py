@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from loadgen.load import TraceFormat, TraceSource
+from loadgen.trace_source import TraceFormat, TraceSource
 from loadgen.workload.traces import read
 
 SAMPLES = Path(__file__).parents[3] / "workloads" / "samples"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadgen.load import TraceSource
 from loadgen.scenario import ScenarioError
+from loadgen.trace_source import TraceSource
 from loadgen.workload.traces import Trace, read
 
 LENGTHS = {"0": {"input_tokens": "{100: 0.25, 300: 0.75}", "output_tokens": "{7: 1.0}"}}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.load import TraceSource
 from loadgen.scenario import ScenarioError
+from loadgen.trace_source import TraceSource
 from loadgen.workload.traces import read
 from tests.workload.traces.files import AZURE, BURSTGPT, azure_rows, refusal, trace
 
