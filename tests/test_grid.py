@@ -33,6 +33,12 @@ def values(vary: dict[str, list[Any]], **load: Any) -> list[tuple[Any, ...]]:
 # --- cells ----
 
 
+def test_a_value_given_twice_is_refused() -> None:
+    """Its cell would be run twice, and look like two."""
+    with pytest.raises(ScenarioError, match=r"it: vary\.load\.num_requests: a value is given twice"):
+        values({"load.num_requests": [5, 3, 5]})
+
+
 @pytest.mark.parametrize(
     ("key", "given", "rising"),
     [

@@ -101,6 +101,16 @@ def test_an_installed_module_will_do(tmp_path: Path) -> None:
         arrivals.stream(custom(tmp_path, "json:loads"), 1)
 
 
+def test_what_a_law_prints_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it is imported, called and asked for gaps: stdout is left to what was measured."""
+    (tmp_path / "loud.py").write_text(
+        "print('read')\ndef gaps(uniform):\n    while True:\n        print('asked')\n        yield 1\n"
+    )
+    assert arrivals.stream(custom(tmp_path, "loud:gaps"), 1).take(2).tolist() == [S, 2 * S]
+    said = capsys.readouterr()
+    assert (said.out, said.err.split()) == ("", ["read", "asked", "asked"])
+
+
 def test_the_hash_is_that_of_the_file(folder: Path) -> None:
     """SHA-256, so that a plan's digest changes with the law."""
     expected = hashlib.sha256((folder / "my_laws.py").read_bytes()).hexdigest()
