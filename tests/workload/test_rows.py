@@ -21,10 +21,8 @@ S = 10**9
 SPREAD = {"kind": "uniform", "min": 1, "max": 99}
 
 
-def of_trace(
-    file: Path, form: str, *, num: dict[str, int], load: dict[str, Any] | None = None, **source: Any
-) -> Scenario:
-    return poisson(trace={"file": str(file), "format": form} | source, **num, **(load or {}))
+def of_trace(file: Path, form: str, *, num: dict[str, int], **source: Any) -> Scenario:
+    return poisson(trace={"file": str(file), "format": form} | source, **num)
 
 
 # --- sessions ----
@@ -145,44 +143,6 @@ def test_a_sample_draws_rows_with_replacement(seven: Path) -> None:
     drawn = draw(of_trace(seven, "azure", num={"num_requests": 7000}, order="sample")).prompt_tokens
     counts = np.bincount(drawn)[1:]
     assert np.abs(counts - 1000).max() < 4 * math.sqrt(7000 * (1 / 7) * (6 / 7))
-
-
-@pytest.mark.parametrize(
-    ("order", "n", "kept"),
-    [
-        ("file", 3, True),
-        ("file", 4, False),
-        ("shuffle", 3, True),
-        ("shuffle", 4, False),
-        ("sample", 2, False),
-    ],
-)
-def test_rows_keep_the_traces_ids_where_none_can_come_twice(
-    tmp_path: Path, order: str, n: int, kept: bool
-) -> None:
-    """Each of three rows in a plan of three; not in one of four, nor where rows are drawn with replacement."""
-    file = tmp_path / "three"
-    rows = [{"id": f"id-{tokens}", "n": tokens} for tokens in (1, 2, 3)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    columns = {"id": "id", "prompt_tokens": "n"}
-    scenario = of_trace(
-        file, "jsonl", num={"num_requests": n}, load={"output_tokens": 5}, order=order, columns=columns
-    )
-    plan = draw(scenario)
-    own = tuple(f"id-{tokens}" for tokens in plan.prompt_tokens.tolist())
-    assert plan.ids == (own if kept else None)
-
-
-def test_a_length_that_the_trace_does_not_say_is_what_the_scenario_says_otherwise(tmp_path: Path) -> None:
-    """Lengths that it does say stay; without a word of it the load is refused."""
-    file = tmp_path / "some"
-    file.write_text('{"n": 3, "out": 8}\n{"n": 4}\n{"n": 5, "out": 6}\n')
-    columns = {"prompt_tokens": "n", "output_tokens": "out"}
-    asked: list[dict[str, Any]] = [{}, {"output_tokens": {"kind": "trace", "otherwise": 77}}]
-    without, said = (of_trace(file, "jsonl", num={"num_requests": 3}, load=a, columns=columns) for a in asked)
-    assert draw(said).output_tokens.tolist() == [8, 77, 6]
-    with pytest.raises(ScenarioError, match=r"load.output_tokens: the trace does not say it of every row"):
-        draw(without)
 
 
 def test_sessions_of_a_trace_start_by_another_law_and_stay_whole(tmp_path: Path) -> None:
