@@ -250,12 +250,16 @@ class Plan:
         """Every `of`-th row from the k-th on, with its absolute due time: the plan is split, never the rate.
 
         Sessions stay whole, and are split instead of their rows where there are any; so are a closed loop's
-        users. The tail is split alike; all `of` shards together hold every row once. Raises ValueError unless
-        0 <= k < of.
+        users, and a shard beyond the last user is empty. The tail is split alike; all `of` shards together
+        hold every row once. Raises ValueError unless 0 <= k < of.
         """
         if not 0 <= k < of:
             raise ValueError(f"there is no shard {k} of {of}")
-        users = None if self.users is None else len(range(k, self.users, of))
+        users = None
+        if self.users is not None:
+            users, of = len(range(k, self.users, of)), min(of, self.users)
+            if not users:  # nobody would ever take a row
+                return replace(self._only(slice(0)), more=None, users=0)
         if np.any(self.session != NONE):
             more = None if self.more is None else partial(_tail_of_sessions, self.more, k, of)
             return replace(self._of_sessions(k, of), more=more)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from loadgen.engine import simulate
 from loadgen.plan import COLUMNS, NONE, Plan
 from loadgen.scenario import build
 from loadgen.workload import draw
@@ -47,6 +48,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "sessions in one class": {"arrivals": POISSON, "num_sessions": 200, "classes": CLASSES},
     "closed": {"arrivals": {"kind": "closed", "concurrency": 11, "think": "1s"}, "num_requests": 200},
     "closed for a time": {"arrivals": {"kind": "closed", "concurrency": 11}, "duration": "9s"},
+    "closed, two users": {"arrivals": {"kind": "closed", "concurrency": 2}, "num_requests": 20},
     "trace": {"arrivals": {"kind": "trace", "loop": True}, "duration": "5m"}
     | {"trace": sample("burstgpt.csv", "burstgpt")},
     "trace with sessions": {"arrivals": {"kind": "trace"}}
@@ -77,6 +79,19 @@ def test_shards_together_hold_every_row_once_at_its_own_instant(kind: str, of: i
         assert sum(shard.users or 0 for shard in shards) == plan.users
 
 
+@pytest.mark.parametrize("of", [1, 2, 3, 8])
+def test_every_row_of_a_split_closed_loop_is_sent(of: int) -> None:
+    """More processes than users: those without a user have no rows either."""
+    scenario = build({"load": KINDS["closed, two users"] | {"tail": False}})
+    plan = draw(scenario)
+    sent = [
+        record.index
+        for k in range(of)
+        for record in simulate(plan.shard(k, of), scenario.engine, run_id="r", tail=False)
+    ]
+    assert sorted(sent) == list(range(20))
+
+
 # --- digests ----
 
 
@@ -93,7 +108,7 @@ LOADS: dict[str, dict[str, Any]] = {
     "gamma": of_law({"kind": "gamma", "rate": 8, "cv": 2}),
     "weibull": of_law({"kind": "weibull", "rate": 8, "shape": 0.6}),
     "batches": of_law({"kind": "batches", "size": 4, "sizes": "geometric", "every": "1s"}),
-    "on off": of_law({"kind": "on_off", "rate": 20, "off_rate": 1, "on": "3s", "off": "5s"}),
+    "on off": of_law({"kind": "on_off", "rate": 20, "off_rate": 1, "on_for": "3s", "off_for": "5s"}),
     "mmpp": of_law(
         {"kind": "mmpp", "states": [{"rate": 1, "dwell": "5s"}, {"rate": 20, "dwell": "2s"}]},
     ),
