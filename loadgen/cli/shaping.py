@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+from loadgen.laws import Constant, Renewal
 from loadgen.scenario import ScenarioError
 
 # flag -> the key paths that it decides
@@ -33,7 +34,9 @@ _DATASETS = {
     "timed_trace": "timed_trace",
 }
 _STOPS = {"num_prompts": "num_requests", "duration": "duration"}
-_RATED = ("poisson", "constant", "gamma", "weibull")
+_RATED = [
+    kind for law in (Constant, *get_args(Renewal)) for kind in get_args(law.model_fields["kind"].annotation)
+]
 _LENGTHS = {"input_len": "prompt_tokens", "output_len": "output_tokens"}
 
 

@@ -242,7 +242,7 @@ class Simulation(Iterator[RequestRecord]):
             return
         del self._open[asked.row.index]
         self._scheduler.cancel(asked.row.index)
-        yield self._end(asked, self._writer.answered(asked, Outcome.ABANDONED, at_s), at_s)
+        yield self._end(asked, self._writer.abandoned(asked, at_s), at_s)
 
     def _note_rejection(self, asked: Asked) -> None:
         if self._watch:

@@ -14,6 +14,7 @@ from loadgen.engine.sequence import Sequence
 from loadgen.knobs import Engine
 from loadgen.plan import NONE, Phase, Row
 from loadgen.records import Outcome, PhaseName, RequestRecord, Try
+from loadgen.units import show_duration
 
 _PHASES: dict[int, PhaseName] = {Phase.WARMUP: "warmup", Phase.MEASURED: "measured", Phase.TAIL: "tail"}
 
@@ -98,11 +99,18 @@ class Writer:
         asked.sent_s = last.started_s
         return self.refused(asked, last.ended_s, last.error or "", 429)
 
+    def abandoned(self, asked: Asked, at_s: float) -> RequestRecord:
+        """Its user hung up before the answer was complete."""
+        record = self.answered(asked, Outcome.ABANDONED, at_s)
+        record.error = _hung_up(asked, at_s)
+        return record
+
     def abandoned_between(self, asked: Asked, at_s: float) -> RequestRecord:
         """Its user hung up while it waited to be tried again."""
         record = self._begun(asked, Outcome.ABANDONED, status=None)
         record.attempts, record.ended_s = len(asked.retried), _whole_us(at_s)
         record.sent_s = record.headers_s = None
+        record.error = _hung_up(asked, at_s)
         return record
 
     def attempt(self, asked: Asked, at_s: float, why: str) -> Try:
@@ -153,6 +161,11 @@ class Writer:
         if (size := self._engine.tokens_per_chunk) > 1:
             instants_s = _every(instants_s, size, with_rest=is_over)
         return np.rint(instants_s * 1e6).astype(np.int64)
+
+
+def _hung_up(asked: Asked, at_s: float) -> str:
+    """In the words of the client."""
+    return f"not complete within {show_duration(_whole_us(at_s - asked.due_s))} of due (patience)"
 
 
 def _every(instants_s: NDArray[np.float64], size: int, *, with_rest: bool) -> NDArray[np.float64]:

@@ -64,6 +64,8 @@ class Weibull(Strict):
     )
 
 
+Renewal = Poisson | Gamma | Weibull  # gaps at random, of which each knows nothing of the others
+
 # --- several at once ----------------------------------------------------------------------------------------
 
 
@@ -117,8 +119,8 @@ class OnOff(Strict):
     off_rate_rps: RateOrZero = Field(
         default=0.0, alias="off_rate", description="requests per second while off"
     )
-    on_s: Duration = Field(alias="on", description="how long it stays on, in the mean")
-    off_s: Duration = Field(alias="off", description="how long it stays off, in the mean")
+    on_s: Duration = Field(alias="on_for", description="how long it stays on, in the mean")
+    off_s: Duration = Field(alias="off_for", description="how long it stays off, in the mean")
     dwell: Literal["exponential", "fixed"] = Field(default="exponential", description="law of both times")
 
 
@@ -282,21 +284,7 @@ class Custom(Strict):
 
 # --- combinations -------------------------------------------------------------------------------------------
 
-OpenLaw = (
-    Poisson
-    | Constant
-    | Gamma
-    | Weibull
-    | Burst
-    | Batches
-    | OnOff
-    | Mmpp
-    | Steps
-    | Curve
-    | Ramp
-    | Sine
-    | Custom
-)
+OpenLaw = Poisson | Constant | Renewal | Burst | Batches | OnOff | Mmpp | Steps | Curve | Ramp | Sine | Custom
 StageLaw = Annotated[OpenLaw, Field(discriminator="kind")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loadgen.report.figures import INFINITE, UNDEFINED, duration, number, percent
-from loadgen.report.tables import Column, Table
+from loadgen.report.tables import FEW, FEW_MARK, Column, Table
 from loadgen.stats.summary import Distribution, Part
 
 
@@ -24,13 +24,24 @@ def table(title: str, what: str, parts: Mapping[str, Part]) -> Table | None:
         Column("E2E p99 adjusted", drop=3),
         Column("TPOT p50", drop=1),
         Column("ITL p50", drop=6),
-        Column("output tokens", drop=5),
+        Column("output tokens, mean", drop=5),
         Column("good"),
     ]
-    limits = {f"good: within {part.goodput.limits()}." for part in parts.values() if part.goodput}
-    if len(limits) > 1:
-        limits = {f"good, {name}: within {p.goodput.limits()}." for name, p in parts.items() if p.goodput}
-    return Table(title, columns, [_row(name, part) for name, part in parts.items()], sorted(limits))
+    rows = [_row(name, part) for name, part in parts.items()]
+    return Table(title, columns, rows, [*_limits(parts), *_marks(rows)])
+
+
+def _limits(parts: Mapping[str, Part]) -> list[str]:
+    """What is good; by name where that is not the same for all."""
+    limits = {name: part.goodput and part.goodput.limits() for name, part in parts.items()}
+    if len(set(limits.values())) == 1:
+        return [f"good: within {words}." for words in set(limits.values()) if words]
+    return [f"good, {name}: within {words}." for name, words in limits.items() if words]
+
+
+def _marks(rows: list[list[str]]) -> list[str]:
+    few = any(cell.startswith(FEW_MARK) for row in rows for cell in row)
+    return [f"{FEW_MARK}: fewer than {FEW} samples: this p99 is nearly the maximum."] if few else []
 
 
 def _row(name: str, part: Part) -> list[str]:
@@ -56,4 +67,6 @@ def _row(name: str, part: Part) -> list[str]:
 def _late(d: Distribution) -> str:
     """p99 over the offered."""
     late = d.adjusted["p99"]
-    return INFINITE if late is None and d.offered else duration(late)
+    if late is None:
+        return INFINITE if d.offered else UNDEFINED
+    return f"{FEW_MARK if d.offered < FEW else ''}{duration(late)}"

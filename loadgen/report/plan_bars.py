@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.laws import Burst, Closed, Custom, Gamma, Poisson, Replay, Weibull
+from loadgen.laws import Burst, Closed, Custom, Renewal, Replay
 from loadgen.plan import NONE, Plan
 from loadgen.scenario import Scenario
 from loadgen.workload import arrivals
@@ -88,21 +88,10 @@ def _expected_rps(scenario: Scenario, edges: Numbers) -> Numbers | None:
 
 def _law_of_gaps(scenario: Scenario, edges: Numbers, n: int) -> Numbers | None:
     """How many of `n` gaps the law gives to each bar, where gaps are independent and of one law."""
-    from scipy import special
-
     law = scenario.load.arrivals
-    match law:
-        case _ if scenario.load.rescale:
-            return None
-        case Poisson(rate_rps=rate):
-            below = -np.expm1(-edges * rate)
-        case Gamma(rate_rps=rate, shape=shape):
-            below = special.gammainc(shape, edges * rate * shape)
-        case Weibull(rate_rps=rate, shape=shape):
-            below = -np.expm1(-((edges * rate * special.gamma(1 + 1 / shape)) ** shape))
-        case _:
-            return None
-    counts: Numbers = n * np.diff(below)
+    if scenario.load.rescale or not isinstance(law, Renewal):
+        return None
+    counts: Numbers = n * np.diff(arrivals.chance_below(law, edges.astype(float)))
     return counts
 
 

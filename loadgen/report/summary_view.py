@@ -63,7 +63,7 @@ def certificate(s: Summary) -> list[str]:
 
 def asked(load: str, digest: str) -> str:
     """The load in words, and the plan by the first letters of its digest."""
-    return f"asked: {clean(load)}; plan {digest[:8]}"
+    return f"asked: {clean(load, 600)}; plan {digest[:8]}"
 
 
 def tables(s: Summary) -> list[Table]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from loadgen.laws import Arrivals, Batches, Closed, Constant, Gamma, Poisson, Weibull
+from loadgen.laws import Arrivals, Batches, Closed, Constant, Poisson, Renewal
 from loadgen.records import Floats, Outcome, Records
 from loadgen.run import Run
 from loadgen.stats import uniform
@@ -141,7 +141,7 @@ def _against(law: Arrivals | None, run: Run) -> tuple[str, dict[str, float]]:
 def _residuals(law: Arrivals, run: Run, started_s: Floats) -> Floats | None:
     """Uniform and independent where the instants follow the law; None where that cannot be told."""
     if run.asked("load", "rescale"):
-        if not isinstance(law, Poisson | Gamma | Weibull):
+        if not isinstance(law, Renewal):
             return None
         law = law.model_copy(update={"rate_rps": _rate_rps(law, run)})
     started_ns = np.rint(started_s * 1e6).astype(np.int64) * 1000
@@ -164,7 +164,7 @@ def _first_of_each(due_s: Floats, started_s: Floats) -> Floats:
     return np.sort(started_s[order][firsts])
 
 
-def _rate_rps(law: Constant | Poisson | Gamma | Weibull, run: Run) -> float:
+def _rate_rps(law: Constant | Renewal, run: Run) -> float:
     if not run.asked("load", "rescale"):
         return law.rate_rps
     window_s = run.header.window_end_s - run.header.window_start_s

@@ -92,10 +92,10 @@ def _of(slo: Slo, rows: int, per_row_s: float | None, classes: list[RequestClass
     clean, half = ceil(need.clean / each), ceil(need.half / each)
     if rows >= half:
         return []
-    often = f"{_many(half, per_row_s)} where half of the misses it allows occur"
+    often = f"{_many(half, per_row_s)} if half as many miss as it allows"
     if rows >= clean:
-        return [f"{rows:,} requests decide it where hardly any misses; it takes {often}"]
-    return [f"{rows:,} requests cannot show it: it takes {_many(clean, per_row_s)} without a miss, {often}"]
+        return [f"{rows:,} requests can show it if almost none misses; it takes {often}"]
+    return [f"{rows:,} requests cannot show it: it takes {_many(clean, per_row_s)} if none misses, {often}"]
 
 
 def _gaps_a_request(classes: list[RequestClass]) -> float | None:

@@ -171,7 +171,7 @@ def _lengths(tokens: NDArray[np.int32], load: Load, name: str, rate_rps: float |
     laws = [] if load.arrivals is None else [getattr(one, name) for one in load.mixture.values()]
     return LengthFacts(
         law=_described(load, laws),
-        exact_mean=lengths.exact_mean(laws[0]) if len(laws) == 1 and not load.has_sessions else None,
+        exact_mean=_exact_mean(load, name),
         mean=mean,
         p50=int(p50),
         p99=int(p99),
@@ -179,6 +179,19 @@ def _lengths(tokens: NDArray[np.int32], load: Load, name: str, rate_rps: float |
         total=int(tokens.sum(dtype=np.int64)),
         per_s=mean * rate_rps if rate_rps else None,
     )
+
+
+def _exact_mean(load: Load, name: str) -> float | None:
+    """Of the mixture; None where turns hold earlier ones, or prefixes raise what is shorter."""
+    kinds = [] if load.arrivals is None else list(load.mixture.values())
+    raised = name == "prompt_tokens" and any(
+        kind.prompts is not None and kind.prompts.prefix.kind != "none" for kind in kinds
+    )
+    means = [lengths.exact_mean(getattr(kind, name)) for kind in kinds]
+    known = [mean * kind.weight for mean, kind in zip(means, kinds, strict=True) if mean is not None]
+    if load.has_sessions or raised or not known or len(known) < len(kinds):
+        return None
+    return sum(known) / sum(kind.weight for kind in kinds)
 
 
 def _described(load: Load, laws: list[LengthLaw]) -> str:

@@ -47,6 +47,7 @@ class Rows:
                 for one in self._classes
             ]
         )
+        self._raised = 0
         self._recipe = PromptRecipe(
             seed=scenario.seed,
             texts=None if trace is None else trace.texts,
@@ -95,8 +96,11 @@ class Rows:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """What to know of the plan, for people."""
-        return () if self.trace is None else (self.trace.facts.describe(),)
+        """What to know of the plan, for people: of the rows that were made so far."""
+        notes = [] if self.trace is None else [self.trace.facts.describe()]
+        if self._raised:
+            notes.append(f"{self._raised:,} prompts were shorter than their prefix, and were raised to it")
+        return tuple(notes)
 
     # --- conversations --------------------------------------------------------------------------------------
 
@@ -223,7 +227,9 @@ class Rows:
                 c.setdefault("group", np.full(n, NONE, np.int32))
                 c["group"][here] = _groups(prefix, self._seed, first_row, n)[here]
             if not isinstance(prefix, NoPrefix):
-                c["prompt_tokens"][here] = _with_prefix(c["prompt_tokens"], prefix.tokens, begins)[here]
+                raised = _with_prefix(c["prompt_tokens"], prefix.tokens, begins)
+                self._raised += int(np.count_nonzero((raised != c["prompt_tokens"])[here]))
+                c["prompt_tokens"][here] = raised[here]
         if source is not None:
             c["source"] = source
         if len(self._classes) > 1:

@@ -120,7 +120,7 @@ def test_clean_seeds_turn_as_rarely_as_their_p_says() -> None:
     "law",
     [
         {"kind": "weibull", "rate": 20, "shape": 0.6},
-        {"kind": "on_off", "rate": 40, "on": "2s", "off": "2s"},
+        {"kind": "on_off", "rate": 40, "on_for": "2s", "off_for": "2s"},
         {"kind": "mmpp", "states": [{"rate": 5, "dwell": "3s"}, {"rate": 40, "dwell": "1s"}]},
         {"kind": "steps", "points": [{"at": "0s", "rate": 5}, {"at": "5s", "rate": 40}]},
         {"kind": "ramp", "from": 1, "to": 40, "over": "20s"},

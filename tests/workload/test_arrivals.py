@@ -232,7 +232,7 @@ def visits(one: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
 
 def test_a_state_path_does_not_depend_on_the_arrivals() -> None:
     """On and off at the same instants at twice the rate: nothing falls due while off."""
-    slow, fast = (law("on_off", rate=rate, on="1s", off="1s") for rate in (20, 40))
+    slow, fast = (law("on_off", rate=rate, on_for="1s", off_for="1s") for rate in (20, 40))
     start_ns, rate_rps = visits(slow, 2000)
     for one in (slow, fast):
         due = due_ns(one, 5000)
@@ -252,7 +252,7 @@ def test_a_state_path_does_not_depend_on_how_much_of_it_is_drawn_at_a_time(
 
 def test_fixed_on_and_off_times_start_on_and_keep_time() -> None:
     """All 5,000 instants lie in the first 300 ms of their 800."""
-    due = due_ns(law("on_off", rate=50, on="300ms", off="500ms", dwell="fixed"), 5000)
+    due = due_ns(law("on_off", rate=50, on_for="300ms", off_for="500ms", dwell="fixed"), 5000)
     assert (due % (S * 8 // 10)).max() <= S * 3 // 10
 
 
@@ -278,7 +278,7 @@ def test_each_state_is_followed_by_any_other_equally_often() -> None:
     [
         law("sine", rate=5, amplitude=0.5, period="0.1ns"),
         law("steps", points=[*STEPS[:1], {"at": "0.1ns", "rate": 1}], every="0.3ns"),
-        law("on_off", rate=5, on="0.1ns", off="0.1ns", dwell="fixed"),
+        law("on_off", rate=5, on_for="0.1ns", off_for="0.1ns", dwell="fixed"),
     ],
 )
 def test_what_repeats_within_a_nanosecond_is_refused(one: Any) -> None:
@@ -289,13 +289,13 @@ def test_what_repeats_within_a_nanosecond_is_refused(one: Any) -> None:
 
 def test_visits_may_last_for_years() -> None:
     """Only what is reached must fit into 64 bits."""
-    assert len(due_ns(law("on_off", rate=1e6, off_rate=1e6, on="8760h", off="8760h"), 1000)) == 1000
+    assert len(due_ns(law("on_off", rate=1e6, off_rate=1e6, on_for="8760h", off_for="8760h"), 1000)) == 1000
 
 
 def test_a_state_that_changes_all_the_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than drawn for ever: a visit of a nanosecond and a request a year."""
     monkeypatch.setattr("loadgen.workload.arrivals.switching.MAX_VISITS", 10_000)
-    one = law("on_off", rate=0.001, on="1ns", off="1ns")
+    one = law("on_off", rate=0.001, on_for="1ns", off_for="1ns")
     with pytest.raises(ScenarioError, match="changes more than 10,000 times"):
         due_ns(one, 1)
 
@@ -425,7 +425,7 @@ def test_other_laws_have_no_rows_of_a_trace() -> None:
         (law("batches", size=3, every="2s"), "batches of 3, every 2s"),
         (LAWS["batches, geometric at random"], "batches of 5 in the mean, geometric, 3/s at random"),
         (
-            law("on_off", rate=20, on="2s", off="8s"),
+            law("on_off", rate=20, on_for="2s", off_for="8s"),
             "on/off, 20/s for 2s, then 0/s for 8s, exponential times, 4/s in the long run",
         ),
         (LAWS["mmpp"], "mmpp of 3 states, 14.2857/s in the long run"),

@@ -73,3 +73,20 @@ def test_warm_up_rows_are_counted_apart() -> None:
     """They belong to the rows."""
     found = facts_of(poisson(num_requests=30, warmup_requests=12))
     assert (found.rows, found.warmup_rows) == (42, 12)
+
+
+def test_the_mean_of_a_mixture_is_that_of_its_classes_by_weight() -> None:
+    """Three of 100 tokens for one of 500: 200."""
+    classes = {"short": {"weight": 3, "prompt_tokens": 100}, "long": {"weight": 1, "prompt_tokens": 500}}
+    assert facts_of(poisson(num_requests=10, classes=classes)).prompt.exact_mean == 200
+
+
+def test_prompts_that_were_raised_to_their_prefix_are_counted() -> None:
+    """Of lengths 1 to 200, half are below 101: their law's mean is no longer the plan's, and is not given."""
+    prompts = {"prefix": {"kind": "shared", "tokens": 100}}
+    law = {"kind": "uniform", "min": 1, "max": 200}
+    plain = draw(poisson(num_requests=500, prompt_tokens=law)).prompt_tokens
+    found = facts_of(poisson(num_requests=500, prompt_tokens=law, prompts=prompts))
+    short = int((plain < 101).sum())
+    assert found.notes == (f"{short} prompts were shorter than their prefix, and were raised to it",)
+    assert found.prompt.exact_mean is None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +12,24 @@ from loadgen.laws import (
     Arrivals,
     Batches,
     Burst,
+    Closed,
     Constant,
+    Curve,
     Custom,
-    Gamma,
     Mmpp,
     OnOff,
-    Poisson,
+    Ramp,
+    Renewal,
+    Replay,
+    Sine,
     Stages,
-    Weibull,
+    Steps,
 )
-from loadgen.laws.arrivals import Closed, Replay
 from loadgen.scenario import ScenarioError
 from loadgen.workload.arrivals.batches import BatchStream, fixed, geometric
 from loadgen.workload.arrivals.custom import CustomStream, source_hash
 from loadgen.workload.arrivals.expected import describe, expected, mean_rps
-from loadgen.workload.arrivals.renewal import exponentials, unit_gammas, unit_weibulls
+from loadgen.workload.arrivals.renewal import chance_below, exponentials, unit_gaps
 from loadgen.workload.arrivals.replay import ReplayStream
 from loadgen.workload.arrivals.residuals import of_gaps, of_rate, of_stages
 from loadgen.workload.arrivals.stages import StagesStream
@@ -39,6 +42,7 @@ __all__ = [
     "MAX_ROWS",
     "Stream",
     "Theory",
+    "chance_below",
     "describe",
     "expected",
     "mean_rps",
@@ -59,11 +63,11 @@ def stream(
     purposes below it (`arrivals/normal/0`). Raises ScenarioError where the trace or a law of the user's own
     cannot be used.
     """
+    if isinstance(law, Renewal):
+        return Gaps(unit_gaps(law, seed, purpose), law.rate_rps)
     match law:
         case Constant(rate_rps=rate):
             return Steady(1.0, rate)
-        case Poisson() | Gamma() | Weibull():
-            return Gaps(_unit_gaps(law, seed, purpose), law.rate_rps)
         case Burst(size=size, every_s=every_s):
             return (
                 BatchStream(Steady(every_s), partial(fixed, size), size) if size and every_s else Steady(0.0)
@@ -76,6 +80,8 @@ def stream(
             if trace_due_ns is None:
                 raise ScenarioError("load.trace: kind: trace replays its instants, and it has none")
             return ReplayStream(law, seed, purpose, trace_due_ns)
+        case Steps() | Curve() | Ramp() | Sine() | OnOff():
+            return Rescaled(rate_of(law), seed, purpose)
         case Custom():
             return CustomStream(law, seed, purpose)
         case Stages():
@@ -83,7 +89,7 @@ def stream(
         case Closed():
             raise ValueError("a closed loop has no due instants")
         case _:
-            return Rescaled(rate_of(law), seed, purpose)
+            assert_never(law)
 
 
 def residuals(
@@ -96,25 +102,11 @@ def residuals(
     different instant. None where gaps are not random or not known: constant, burst, batches by the clock,
     trace, custom, closed, and stages unless all of them are Poisson of some rate.
     """
-    match law:
-        case Gamma() | Weibull():
-            return of_gaps(law, seed, due_ns)
-        case Stages():
-            return of_stages(StagesStream(law, partial(_stage_stream, seed), purpose), seed, due_ns)
-        case _:
-            return of_rate(law, seed, purpose, due_ns)
-
-
-def _unit_gaps(
-    law: Poisson | Gamma | Weibull, seed: int, purpose: str
-) -> Callable[[int, int], NDArray[np.float64]]:
-    match law:
-        case Poisson():
-            return partial(exponentials, seed, purpose)
-        case Gamma():
-            return partial(unit_gammas, law.shape, seed, purpose)
-        case Weibull():
-            return partial(unit_weibulls, law.shape, seed, purpose)
+    if isinstance(law, Renewal):
+        return of_gaps(law, seed, due_ns)
+    if isinstance(law, Stages):
+        return of_stages(StagesStream(law, partial(_stage_stream, seed), purpose), seed, due_ns)
+    return of_rate(law, seed, purpose, due_ns)
 
 
 def _batches(law: Batches, seed: int, purpose: str) -> Stream:

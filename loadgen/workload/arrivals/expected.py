@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import assert_never
 
 import numpy as np
 
@@ -53,6 +54,8 @@ def describe(law: Arrivals) -> str:
             return f"closed loop of {users} users"
         case Poisson() | Constant():
             return f"{law.kind}, {show_rate(law.rate_rps)}"
+        case _:
+            assert_never(law)
 
 
 def _describe_batches(law: Burst | Batches) -> str:

@@ -1,14 +1,42 @@
-"""Gaps that know nothing of each other: exponential, gamma, Weibull. Gap i depends on seed and i alone."""
+"""Gaps that know nothing of each other: drawn, so that gap i depends on seed and i alone, and their law."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 import numpy as np
 
+from loadgen.laws import Gamma, Poisson, Renewal, Weibull
 from loadgen.workload import exact, streams
 from loadgen.workload.arrivals.stream import Floats
+
+
+def unit_gaps(law: Renewal, seed: int, purpose: str) -> Callable[[int, int], Floats]:
+    """A function start, n -> gaps `start` to `start + n`, in mean gaps."""
+    match law:
+        case Poisson():
+            return partial(exponentials, seed, purpose)
+        case Gamma(shape=shape):
+            return partial(unit_gammas, shape, seed, purpose)
+        case Weibull(shape=shape):
+            return partial(unit_weibulls, shape, seed, purpose)
+
+
+def chance_below(law: Renewal, gap_s: Floats) -> Floats:
+    """The law's distribution function: how likely a gap is at most so long, in seconds."""
+    gaps = np.maximum(gap_s, 0) * law.rate_rps
+    match law:
+        case Poisson():
+            return -np.expm1(-gaps)
+        case Gamma(shape=shape):
+            from scipy.special import gammainc  # slow to import
+
+            return np.asarray(gammainc(shape, shape * gaps), np.float64)
+        case Weibull(shape=shape):
+            return -np.expm1(-((gaps * mean_of_weibull(shape)) ** shape))
 
 
 def exponentials(seed: int, purpose: str, start: int, n: int) -> Floats:

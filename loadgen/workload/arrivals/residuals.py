@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import numpy as np
 
-from loadgen.laws import Arrivals, Batches, Curve, Gamma, Mmpp, OnOff, Poisson, Ramp, Sine, Steps, Weibull
+from loadgen.laws import (
+    Arrivals,
+    Batches,
+    Burst,
+    Closed,
+    Constant,
+    Curve,
+    Custom,
+    Mmpp,
+    OnOff,
+    Poisson,
+    Ramp,
+    Renewal,
+    Replay,
+    Sine,
+    Stages,
+    Steps,
+)
 from loadgen.workload import streams
-from loadgen.workload.arrivals.renewal import mean_of_weibull
+from loadgen.workload.arrivals.renewal import chance_below
 from loadgen.workload.arrivals.stages import StagesStream
 from loadgen.workload.arrivals.stream import Floats, Instants
 from loadgen.workload.arrivals.switching import Path
 from loadgen.workload.arrivals.varying import Rate, constant, rate_of
 
 
-def of_gaps(law: Gamma | Weibull, seed: int, due_ns: Instants) -> Floats:
+def of_gaps(law: Renewal, seed: int, due_ns: Instants) -> Floats:
     """A gap is known to the nanosecond: which part of that it was is drawn, so that ties stay uniform."""
     gaps_ns = np.diff(due_ns)
-    low, high = (_distribution(law, (gaps_ns + half) / 1e9) for half in (-0.5, 0.5))
+    low, high = (chance_below(law, (gaps_ns + half) / 1e9) for half in (-0.5, 0.5))
     return low + streams.uniforms(seed, "residuals", 0, len(gaps_ns)) * (high - low)
-
-
-def _distribution(law: Gamma | Weibull, gap_s: Floats) -> Floats:
-    gaps = np.maximum(gap_s, 0) * law.rate_rps
-    if isinstance(law, Weibull):
-        return -np.expm1(-((gaps * mean_of_weibull(law.shape)) ** law.shape))
-    from scipy.special import gammainc  # slow to import
-
-    return np.asarray(gammainc(law.shape, law.shape * gaps), np.float64)
 
 
 def of_rate(law: Arrivals, seed: int, purpose: str, due_ns: Instants) -> Floats | None:
@@ -53,15 +63,19 @@ def of_stages(stages: StagesStream, seed: int, due_ns: Instants) -> Floats | Non
 
 
 def _rate(law: Arrivals, seed: int, purpose: str) -> Rate | None:
+    if isinstance(law, Renewal):
+        return constant(law.rate_rps) if isinstance(law, Poisson) else None
     match law:
-        case Poisson(rate_rps=float(rps)) | Batches(batch_rate=float(rps)):
+        case Batches(batch_rate=float(rps)):
             return constant(rps)
         case Mmpp() | OnOff(dwell="exponential"):
             return Path(law, seed, purpose)
         case Steps() | Curve() | Ramp() | Sine() | OnOff():
             return rate_of(law)
-        case _:
+        case Constant() | Burst() | Batches() | Custom() | Replay() | Stages() | Closed():
             return None
+        case _:
+            assert_never(law)
 
 
 def _uniform(integral: Floats) -> Floats:

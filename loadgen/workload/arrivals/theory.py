@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,18 @@ from loadgen.laws import (
     Arrivals,
     Batches,
     Burst,
+    Closed,
     Constant,
     Curve,
+    Custom,
     Gamma,
     Mmpp,
     OnOff,
     Poisson,
+    Ramp,
+    Replay,
     Sine,
+    Stages,
     Steps,
     Weibull,
 )
@@ -71,8 +77,10 @@ def theory(law: Arrivals) -> Theory | None:
             return _mmpp(law)
         case OnOff() | Sine() | Steps(every_s=float()) | Curve(repeat=True):
             return _periodic(law)
-        case _:
+        case Burst() | Steps() | Curve() | Ramp() | Replay() | Custom() | Stages() | Closed():
             return None
+        case _:
+            assert_never(law)
 
 
 # --- renewal processes --------------------------------------------------------------------------------------

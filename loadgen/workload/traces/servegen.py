@@ -223,8 +223,7 @@ def _whole_ns(gaps_s: Floats, longest_ns: int) -> Instants:
 
 
 def _gaps_s(law: Gamma | Weibull, seed: int, purpose: str, start: int, n: int) -> Floats:
-    units = renewal.unit_gammas if isinstance(law, Gamma) else renewal.unit_weibulls
-    return units(law.shape, seed, purpose, start, n) / law.rate_rps
+    return renewal.unit_gaps(law, seed, purpose)(start, n) / law.rate_rps
 
 
 def _first_s(law: Gamma | Weibull, seed: int, purpose: str) -> Floats:
