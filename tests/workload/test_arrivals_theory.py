@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from loadgen.laws import Renewal
 from loadgen.workload import arrivals
 from tests.workload.arrival_laws import (
     LAWS,
@@ -56,6 +57,12 @@ def test_rescaled_gaps_are_independent_exponentials_of_mean_one(name: str) -> No
     assert gaps.mean() == pytest.approx(1, abs=5 * sd)
     assert gaps.std() / gaps.mean() == pytest.approx(1, abs=5 * sd)
     assert abs(lag1(gaps)) < 5 * sd
+
+
+def test_every_law_of_independent_gaps_is_held_against_theory_and_rescaled() -> None:
+    """A new one, too, has an entry in LAWS, and is in both tests above."""
+    tested = {type(LAWS[name]) for name in IN_STEADY_STATE} & {type(LAWS[name]) for name in RESCALED}
+    assert {*get_args(Renewal)} <= tested
 
 
 def test_residuals_tell_a_law_from_a_near_one() -> None:
