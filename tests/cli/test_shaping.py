@@ -135,7 +135,7 @@ def test_what_flags_cannot_say_together_is_told_in_flags(given: dict[str, Any], 
 def test_a_rate_over_arrivals_without_one_is_refused(tmp_path: Path) -> None:
     """A ramp has two rates: which is meant?"""
     path = tmp_path / "ramp.yaml"
-    path.write_text("load:\n  arrivals: {kind: ramp, from: 1/s, to: 9/s, over: 9s}\n  duration_for: 9s\n")
+    path.write_text("load:\n  arrivals: {kind: ramp, from: 1/s, to: 9/s, over: 9s}\n  duration: 9s\n")
     with pytest.raises(ScenarioError, match="--request-rate: ramp arrivals have no such rate"):
         load_of(str(path), request_rate="8")
     assert load_of(str(path), request_rate="8", arrival="constant").arrivals is not None
