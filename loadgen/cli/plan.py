@@ -79,16 +79,17 @@ def plan(
     found = facts(drawn, asked)
     undecided = sayings(drawn, asked)
     prompt_maker(drawn.prompts, "")  # a tokenizer that cannot be used is told here, not by the run
+    if export is not None:
+        plan_file.write(drawn, asked, export)
+    if svg is not None or html is not None:
+        _draw(drawn, asked, found, svg, html)
     print_plan(found, words.results)
     print_decidable(undecided, words.results)
     print_picture(drawn, asked, words.results)
     if grid:
         words.say(f"vary: {len(grid)} cells; this is the scenario as it stands, before any of them")
     if export is not None:
-        plan_file.write(drawn, asked, export)
         words.say(f"kept in {export}: loadgen run --plan {export}")
-    if svg is not None or html is not None:
-        _draw(drawn, asked, found, svg, html)
     if as_json:
         words.document(msgspec.json.format(msgspec.json.encode(asdict(found) | {"slos": undecided})).decode())
 
