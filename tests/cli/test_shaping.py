@@ -22,7 +22,8 @@ def load_of(yaml: str | None = None, /, **given: Any) -> Load:
 def on_off(tmp_path: Path) -> str:
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "load:\n  arrivals: {kind: on_off, rate: 8/s, on_for: 2s, off_for: 3s}\n  num_requests: 9\n  duration: 1m\n"
+        "load:\n  arrivals: {kind: on_off, rate: 8/s, on_for: 2s, off_for: 3s}\n"
+        "  num_requests: 9\n  duration: 1m\n"
     )
     return str(path)
 
