@@ -10,7 +10,7 @@ from loadgen import faults
 from loadgen.fields import Count, CountOrZero, Duration, DurationOrZero, Name, Priority, RowId, Strict
 from loadgen.laws import Arrivals, Burst, Closed, Fixed, Replay, Stages
 from loadgen.laws.lengths import TraceLength, is_count
-from loadgen.manners import AnswerLengths, Manners, PromptLengths, RequestClass
+from loadgen.manners import AnswerLengths, AnswerTokens, Manners, PromptLengths, RequestClass
 from loadgen.prompts import Prompts, sendable
 from loadgen.trace_source import TraceSource
 from loadgen.units import quoted
@@ -31,7 +31,7 @@ class Row(Strict):
     prompt: Annotated[str | Count, BeforeValidator(_text_or_tokens)] = Field(
         description="a text, or how many tokens of a synthetic one"
     )
-    output: Count = Field(description="tokens of the answer")
+    output: AnswerTokens = Field(description="tokens of the answer")
     priority: Priority = Field(default=0, description="sent to the server; lower is more urgent")
     id: RowId | None = Field(default=None, description="a name for it, instead of its number")
 

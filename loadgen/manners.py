@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from loadgen.fields import Duration, JsonObject, Priority, Strict
+from loadgen.fields import Count, Duration, JsonObject, Priority, Strict
 from loadgen.laws import LengthLaw, Lengths, Spans
 from loadgen.laws.lengths import longest
 from loadgen.laws.spans import NO_TIME
@@ -21,12 +21,18 @@ def _all_sendable(law: LengthLaw) -> LengthLaw:
     return law
 
 
-def _all_answerable(law: LengthLaw) -> LengthLaw:
-    if (tokens := longest(law)) > MAX_OUTPUT_TOKENS:
+def _answerable(tokens: int) -> int:
+    if tokens > MAX_OUTPUT_TOKENS:
         raise ValueError(f"an answer has at most {MAX_OUTPUT_TOKENS:,} tokens, not {tokens:,}")
+    return tokens
+
+
+def _all_answerable(law: LengthLaw) -> LengthLaw:
+    _answerable(longest(law))
     return law
 
 
+AnswerTokens = Annotated[Count, AfterValidator(_answerable)]
 PromptLengths = Annotated[Lengths, AfterValidator(_all_sendable)]
 AnswerLengths = Annotated[Lengths, AfterValidator(_all_answerable)]
 

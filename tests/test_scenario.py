@@ -551,7 +551,7 @@ def lengths(most: int) -> Any:
 
 ROWS = st.lists(
     keys(
-        {"prompt": st.integers(1, 16_000_000) | PRINTABLE, "output": COUNTS},
+        {"prompt": st.integers(1, 16_000_000) | PRINTABLE, "output": st.integers(1, 16_000_000)},
         {"due": DURATIONS_OR_ZERO, "priority": st.integers(-9, 9)},
     ),
     min_size=1,
@@ -564,7 +564,7 @@ LOADS = (
     )
     | keys(
         {"arrivals": ARRIVALS, "duration": DURATIONS},
-        {"output_tokens": lengths(2**31 - 1), "warmup_requests": COUNTS},
+        {"output_tokens": lengths(16_000_000), "warmup_requests": COUNTS},
     )
     | keys(
         {"arrivals": kind("burst", {}), "num_requests": COUNTS},
