@@ -18,8 +18,8 @@ class Limits:
     started: float = 0.999
     unsent: float = 0.001
     clock_jump_s: float = 0.5
-    on_time: float = 0.995  # rows started within, of due:
-    tolerance_s: float = 1e-3  # or:
+    on_time: float = 0.99  # rows started within, of due:
+    tolerance_s: float = 2e-3  # as of the send lag, or:
     tolerance_of_gap: float = 0.01  # this share of the mean gap, whichever is longer
     next_s: float = 1e-4  # rows due together start one after another: so much more for each
     law_from: int = 50  # fewer arrivals say nothing of a law
