@@ -136,7 +136,7 @@ def _tokens(run: Run) -> Iterator[Finding]:
             name="prompt_tokens",
             effect="warning",
             text=f"prompts are off their length by {prompts_off:.1%}; the limit is {LIMITS.prompt_off:.0%}",
-            remedy="the server counts with its own tokenizer and chat template, and so its own answers in conversations",
+            remedy="the server counts with its own tokenizer and chat template, its own answers too",
         )
     outputs_off = _off(r.received_tokens[r.answered], r.asked_output_tokens[r.answered])
     if run.asked("load", "ignore_eos") and outputs_off > LIMITS.output_off:
