@@ -37,17 +37,20 @@ def needed(slo: Slo) -> Needed | None:
     return Needed(clean_n(limit), least(lambda n: share_bounds(half * n, n)[0] >= limit))
 
 
-def sayings(scenario: Scenario, rows: int, span_s: float | None) -> list[str]:
+def sayings(scenario: Scenario, rows: int | None, span_s: float | None) -> list[str]:
     """A line for each SLO that `rows` measured requests, over `span_s` seconds, may leave undecided.
 
-    `span_s` None: a load without a rate, whose minutes cannot be told.
+    `rows` None: as many as the answers will let be sent. `span_s` None: a load without a rate, whose minutes
+    cannot be told.
     """
     load = scenario.load
     classes = load.mixture
     weight = sum(own.weight for own in classes.values())
-    said = []
-    if scenario.slos or any(own.slos for own in classes.values()):
-        said += _of_the_loop(scenario)
+    if not (scenario.slos or any(own.slos for own in classes.values())):
+        return []
+    said = _of_the_loop(scenario)
+    if rows is None:
+        return [*said, "how many requests there will be is told by the answers: so is what they can show"]
     per_row_s = span_s / rows if span_s and rows else None
     said += _of_class("", scenario.slos, rows, per_row_s, [*classes.values()])
     for name, own in classes.items():

@@ -76,3 +76,12 @@ def test_an_interval_needs_two_requests_a_block() -> None:
 def test_nothing_promised_nothing_said() -> None:
     """No SLO, no line; not even of a closed loop."""
     assert said(1, max_concurrency=4) == []
+
+
+def test_a_closed_loop_by_duration_does_not_know_its_requests_before() -> None:
+    """Its plan has but each user's first row: of so few nothing is said."""
+    loop = {"arrivals": {"kind": "closed", "concurrency": 8}, "duration": "20s"}
+    scenario = build({"slos": ["output_tokens_per_s > 10"], "load": loop})
+    closed, unknown = sayings(scenario, None, 20.0)
+    assert "no SLO of latency" in closed
+    assert unknown.startswith("how many requests there will be is told by the answers")
