@@ -122,16 +122,13 @@ def _theory(load: Load, window_s: float | None) -> ArrivalTheory | None:
     law = load.arrivals
     if law is None or isinstance(law, Closed | Replay) or load.rescale or window_s is None:
         return None
-    found = arrivals.theory(law)
-    return (
-        None
-        if found is None
-        else ArrivalTheory(
-            rate_rps=found.rate_rps,
-            gap_cv=found.gap_cv,
-            gap_lag1=found.lag1,
-            dispersion=found.dispersion(window_s),
-        )
+    if (found := arrivals.theory(law)) is None:
+        return None
+    return ArrivalTheory(
+        rate_rps=found.rate_rps,
+        gap_cv=found.gap_cv,
+        gap_lag1=found.lag1,
+        dispersion=found.dispersion(window_s),
     )
 
 

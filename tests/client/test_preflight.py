@@ -501,6 +501,7 @@ async def test_ready_by_the_model_list_where_there_is_no_health() -> None:
     """Either will do."""
     async with ScriptedServer({"/v1/models": models_reply("tiny")}) as it:
         await wait_ready(Target(base_url=it.url), KEY, 10.0)
+    assert [r.path for r in it.requests] == ["/health", "/v1/models"]
 
 
 async def test_never_ready_tells_the_last_answer() -> None:
@@ -516,8 +517,9 @@ async def test_waiting_for_a_server_that_starts_late() -> None:
         port = listener.getsockname()[1]
     waiting = asyncio.create_task(wait_ready(Target(base_url=f"http://127.0.0.1:{port}"), KEY, 10.0))
     await asyncio.sleep(0.02)
-    async with ScriptedServer(models_reply("tiny"), port=port):
+    async with ScriptedServer(models_reply("tiny"), port=port) as it:
         await waiting
+    assert it.requests
 
 
 async def test_a_refused_key_is_not_waited_for() -> None:
