@@ -36,7 +36,7 @@ class Agenda:
         # Only when such a row falls due is it known whether that is in the window.
         self._moves = plan.window.by == "duration" and (self._closed or plan.has_chains)
         self._tail = tail
-        blocks = chain((plan,), plan.tail() if tail or (self._closed and self._moves) else ())
+        blocks = chain((plan,), plan.tail() if tail or plan.goes_on else ())
         self._ahead: deque[Row] = deque()  # read, and waiting for nothing but their turn, or a user
         self._ready: list[tuple[int, int, Row]] = []  # with an instant of their own, out of the plan's order
         self._fresh: dict[int, Row] = {}  # of both, those that nothing was prepared for yet, by index

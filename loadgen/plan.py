@@ -188,6 +188,11 @@ class Plan:
         return len(self.due_ns)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether more rows than it has are measured: a closed loop's in a window by duration."""
+        return self.users is not None and self.window.by == "duration"
+
+    @property
     def has_chains(self) -> bool:
         """Whether any row waits for another's answer."""
         return self._says("after", NONE)

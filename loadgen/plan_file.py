@@ -89,7 +89,7 @@ class Kept:
         """The plan, with a tail where its scenario still draws this very plan; where not, a note says so."""
         if self.is_edited:
             return self._ending("it was edited since it was written")
-        if not self.scenario.load.tail:
+        if not (self.scenario.load.tail or self.plan.goes_on):
             return self.plan
         try:
             drawn = draw(self.scenario)

@@ -19,6 +19,7 @@ from loadgen import plan_file
 from loadgen.plan import COLUMNS, NONE, Blocks, Phase, Plan, PromptRecipe, Window
 from loadgen.prompts import Prompts, SharedPrefix
 from loadgen.scenario import Scenario, ScenarioError, build
+from loadgen.workload import draw
 
 ENDINGS = ("parquet", "csv", "jsonl")
 SCENARIO = build(
@@ -189,6 +190,16 @@ def test_the_load_after_the_rows_is_drawn_anew(tmp_path: Path) -> None:
     assert not list(other.tail())
     assert "draws another plan" in other.notes[-1]
     assert "trace.csv: cannot be read" in kept.to_replay(cannot).notes[-1]
+
+
+def test_a_closed_loop_by_duration_goes_on_without_a_tail(tmp_path: Path) -> None:
+    """Its plan has but the first row of each user; the others are measured, not load after the rows."""
+    loop = {"arrivals": {"kind": "closed", "concurrency": 2}, "duration": "20s", "tail": False}
+    scenario = build({"load": loop})
+    plan_file.write(draw(scenario), scenario, tmp_path / "p.csv")
+    replayed = plan_file.read(tmp_path / "p.csv").to_replay(draw)
+    assert next(replayed.tail()).index.tolist() == next(draw(scenario).tail()).index.tolist()
+    assert not replayed.notes
 
 
 @pytest.mark.parametrize(

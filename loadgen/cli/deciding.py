@@ -14,7 +14,6 @@ def sayings(plan: Plan, scenario: Scenario) -> list[str]:
     rows = int(np.count_nonzero(plan.phase == Phase.MEASURED))
     window = plan.window
     span_s = (window.end_ns - window.start_ns) / 1e9
-    goes_on = plan.users is not None and window.by == "duration"  # the plan has but the users' first rows
-    found = decidable.sayings(scenario, None if goes_on else rows, span_s or None)
+    found = decidable.sayings(scenario, None if plan.goes_on else rows, span_s or None)
     promised = bool(scenario.slos or any(own.slos for own in scenario.load.classes.values()))
     return found or [f"{rows:,} measured requests can decide every SLO"] * promised
