@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from loadgen.engine.prefix import block_hashes
 from loadgen.engine.sequence import Sequence
@@ -49,5 +50,12 @@ def _plain(prompt: Prompt) -> bytes | list[int]:
     """As an engine gets it: messages are their texts together."""
     if isinstance(prompt, str):
         return prompt.encode()
-    parts = [part["content"].encode() for part in prompt if isinstance(part, dict)]
-    return b"".join(parts) if parts else [token for token in prompt if isinstance(token, int)]
+    messages = [_text(message.get("content")) for message in prompt if isinstance(message, dict)]
+    return "".join(messages).encode() if messages else [one for one in prompt if isinstance(one, int)]
+
+
+def _text(content: Any) -> str:
+    """A message's content is a text, or parts of which some have one, or nothing."""
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content or ""

@@ -42,6 +42,17 @@ def instants(records: Iterable[RequestRecord]) -> dict[int, tuple[float, float |
 # --- conversations ----
 
 
+def test_messages_of_parts_are_their_texts_to_a_prefix_cache() -> None:
+    """The same words as one text or in parts, beside a picture and an empty message: the second is cached."""
+    parts = [{"type": "text", "text": "abcd"}, {"type": "image_url"}, {"type": "text", "text": "efgh" * 3}]
+    prompts = ["abcdefghefghefgh", [{"content": None}, {"role": "user", "content": parts}]]
+    kv = {"reserve": "paged", "tokens": 64, "block_tokens": 2, "prefix_cache": True}
+    cached = engine(kv=kv, preempt="memory", prefill_chunk=None)
+    plan = of(plan_of([0.0, 1.0]), prompt_tokens=[4, 4], output_tokens=[1, 1])
+    first, second = simulate(plan, cached, run_id="r", prompt=lambda row: prompts[row.index])
+    assert (first.cached_tokens, second.cached_tokens) == (0, 2)  # a prompt's last token is always computed
+
+
 def test_a_turn_falls_due_when_the_answer_before_it_has_ended_and_the_user_has_thought() -> None:
     """Two tokens take 20 ms, thinking a second: turns at 0, 1.02 and 2.04 s, which say whose they are."""
     found = by_index(simulate(sessions_of(3, think_s=1.0), engine(), run_id="r"))
