@@ -13,13 +13,13 @@ from loadgen.client.conversation import Conversations
 from loadgen.client.health import Probe
 from loadgen.client.pace import Pace
 from loadgen.client.pool import Pool
-from loadgen.client.request import CHAT, forms
+from loadgen.client.request import forms
 from loadgen.client.secrets import Secrets
 from loadgen.client.send import Sender
 from loadgen.plan import Plan, Prompt, Row
 from loadgen.records import RequestRecord
 from loadgen.run import Health
-from loadgen.scenario import Scenario, Target
+from loadgen.scenario import CHAT, Scenario, Target
 from loadgen.timer import Timer, calm_garbage_collector, new_timer
 
 __all__ = ["Counters", "Stop", "run"]

@@ -15,9 +15,8 @@ from loadgen.client.address import endpoint_url
 from loadgen.fields import JsonObject
 from loadgen.load import Load
 from loadgen.plan import NONE, Plan, Prompt, Row
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import CHAT, ScenarioError, Target
 
-CHAT = "/v1/chat/completions"
 OURS = {"connection", "expect", "upgrade", "x-request-id"}  # and the framing, which Target refuses itself
 
 

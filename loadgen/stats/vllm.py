@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from loadgen.laws import Constant, Gamma, Poisson
 from loadgen.records import Floats, Mask, Records
 from loadgen.run import Run
+from loadgen.scenario import CHAT
 from loadgen.stats.certificate import declared
 from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import describe
 from loadgen.stats.summary import Summary
-
-CHAT = "/v1/chat/completions"
 
 
 def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
