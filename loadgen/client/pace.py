@@ -184,7 +184,8 @@ class Pace:
             self._asks.heard(call.ask, answer.text)
         ended_us = answer.us(self._now_ns()) if answer.ended_us is None else answer.ended_us
         self._agenda.ended(row, ended_us * 1000, well=well)
-        self._counters.dropped = self._agenda.dropped
+        if answer.outcome is not Outcome.ABORTED:  # what we cut ourselves drops no turn
+            self._counters.dropped = self._agenda.dropped
         self._planned -= row.phase != Phase.TAIL
         if not self._planned or self._agenda.head is not head:
             self._timer.ring()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loadgen.client.conversation import Conversations, plain_text
-from loadgen.plan import Prompt, Row
+from loadgen.plan import Phase, Prompt, Row
 from loadgen.scenario import ScenarioError
 from tests.client.runs import in_turn, plan_of, run_plan, scenario_of, sessions_of, stopping, writing
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, chunk, delta, plain, say, text
@@ -133,6 +135,16 @@ def test_a_failed_turn_ends_its_session() -> None:
     ran = run_plan(sessions_of(4, 1, start_s=[0.0, 0.5]), peer, scenario_of(target={"connections": "fresh"}))
     assert ran.outcomes == {0: "ok", 1: "http_error", 4: "ok"}
     assert (ran.counters.dropped, ran.counters.due) == (2, 3)
+
+
+def test_a_turn_that_our_own_end_cut_short_drops_none() -> None:
+    """The run ends with its one row at 1 s; a session of the tail, in its first turn, is aborted."""
+    later = sessions_of(2, start_s=[0.5], first_index=1)
+    tail = replace(later, phase=np.full(2, Phase.TAIL, np.uint8))
+    plan = replace(sessions_of(1), more=lambda: iter([tail]))
+    ran = run_plan(plan, in_turn(*[telling([], say("a", "stop"), for_s=for_s) for for_s in (1.0, 5.0)]))
+    assert ran.outcomes == {0: "ok", 1: "aborted"}
+    assert ran.counters.dropped == 0
 
 
 def test_turns_wait_for_a_slot_like_any_row() -> None:
