@@ -12,7 +12,7 @@ from loadgen.laws import Arrivals, Burst, Closed, Fixed, Replay, Stages
 from loadgen.laws.lengths import TraceLength, is_count
 from loadgen.manners import AnswerLengths, AnswerTokens, Manners, PromptLengths, RequestClass
 from loadgen.prompts import Prompts, sendable
-from loadgen.trace_source import TraceSource
+from loadgen.trace_source import TraceSource, has_instants
 from loadgen.units import quoted
 
 
@@ -82,7 +82,9 @@ class Load(Manners):
     def _from_the_trace(cls, data: Any) -> Any:
         """What a trace gives is taken from it, where nothing else is said."""
         if isinstance(data, dict) and data.get("trace") is not None:
-            given = {"prompt_tokens": {"kind": "trace"}, "output_tokens": {"kind": "trace"}}
+            given: dict[str, Any] = {"prompt_tokens": {"kind": "trace"}, "output_tokens": {"kind": "trace"}}
+            if has_instants(data["trace"]):
+                given["arrivals"] = {"kind": "trace"}
             return given | data
         return data
 

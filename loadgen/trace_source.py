@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,19 @@ TraceFormat = Literal[
     "jsonl",
     "text",
 ]
+
+
+_TIMED = ("azure", "burstgpt", "mooncake", "timed_trace", "bailian", "servegen")
+
+
+def has_instants(source: Any) -> bool:
+    """Whether a source, as it is written, says when its requests were due."""
+    if isinstance(source, TraceSource):
+        source = {"format": source.format, "columns": source.columns}
+    if not isinstance(source, dict):
+        return False
+    columns = source.get("columns")
+    return source.get("format") in _TIMED or (isinstance(columns, dict) and "due" in columns)
 
 
 class TraceSource(Strict):

@@ -63,3 +63,17 @@ def test_turns_that_are_a_length_of_a_trace_are_refused() -> None:
 def test_too_little_too_much_and_the_wrong_name_are_told_in_words(load: str, said: str) -> None:
     """What is wrong, and what would be right."""
     assert refused(f"load: {{{load}}}").startswith(f"f.yaml:1: {said}")
+
+
+def test_a_trace_that_says_when_is_replayed_unless_the_load_says_otherwise() -> None:
+    """What it gives is taken from it; of a corpus without instants, one must say when requests arrive."""
+    alone = parse("load: {trace: {format: azure, file: a.csv}}", "f.yaml").load
+    assert alone.arrivals is not None
+    assert alone.arrivals.kind == "trace"
+    beside = parse(
+        "load: {trace: {format: azure, file: a.csv}, arrivals: {kind: poisson, rate: 8}, num_requests: 9}",
+        "f",
+    )
+    assert beside.load.arrivals is not None
+    assert beside.load.arrivals.kind == "poisson"
+    assert "say when requests arrive" in refused("load: {trace: {format: sharegpt, file: a.json}}")
