@@ -221,6 +221,7 @@ def _read_csv(path: Path) -> Read:
             key, _, value = line[2:].partition(": ")
             said[key] = msgspec.json.decode(value)
         head, names = _checked(said), line.strip().split(",")
+        _refuse_lacking(names)
         return head, *_columns(_parsed(path, len(said) + 2, csv.reader(file), row))
 
 
@@ -229,10 +230,14 @@ def _read_parquet(path: Path) -> Read:
     with _told(path), path.open("rb") as file:
         table = parquet.read_table(file, thrift_string_size_limit=MAX_METADATA_BYTES)
         head = _checked(msgspec.json.decode((table.schema.metadata or {}).get(b"loadgen", b"null")))
-        if lacking := {*COLUMNS, "id"} - {*table.column_names}:
-            raise ValueError(f"column {min(lacking)} is missing")
+        _refuse_lacking(table.column_names)
         columns = {name: _whole(name, table.column(name).to_numpy()) for name in COLUMNS}
         return head, columns, tuple(table.column("id").to_pylist())
+
+
+def _refuse_lacking(names: list[str]) -> None:
+    if lacking := {*COLUMNS, "id"} - {*names}:
+        raise ValueError(f"column {min(lacking)} is missing")
 
 
 def _whole(name: str, column: NDArray[Any]) -> Ints:

@@ -210,6 +210,7 @@ def test_a_closed_loop_by_duration_goes_on_without_a_tail(tmp_path: Path) -> Non
         ("\n1,5,40", "\n1,5,4000000000", "row 2: prompt_tokens must be from 1 to 2147483647"),
         ("\n1,5,40", f"\n1,5,{2**64}", "p.csv: "),
         ("\n1,5,40", "\n1,5,many", "p.csv:17: Expected `int`, got `str`"),
+        (",id\n", ",xid\n", "p.csv: column id is missing"),
         ("\n1,5,", "\n0,5,", "row 2: its index is that of an earlier row"),
         ("\n1,5,", "\n1,5,9,", "p.csv:17: 16 cells, not 15"),
         ("2,1,", "2,2,", "row 2: phase must be 0"),
