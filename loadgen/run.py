@@ -32,8 +32,20 @@ class Health(msgspec.Struct, kw_only=True):
 
     Loop stalls: how late a periodic probe in the event loop woke, from the window's start until the last
     measured answer: the mean over all probes, a quantile, and the maximum.
+
+    `clock`: whose instants the reads have; `reads_unstamped`: those that had to do with ours all the same.
+    `cpu_s` is what was used within `wall_s`, and `cpu_wait_s` how long the process was ready to run meanwhile
+    and had no core (null where the system does not tell). Of several processes, sums of what is counted, and
+    of the rest the worst; `busiest_share` is the CPU of the busiest over its `wall_s`.
     """
 
+    clock: Literal["kernel", "user"] | None = None
+    processes: int = 1
+    processes_lost: int = 0
+    reads_unstamped: int = 0
+    wall_s: float | None = None
+    cpu_wait_s: float | None = None
+    busiest_share: float | None = None
     loop_stall_mean_s: float | None = None
     loop_stall_p99_9_s: float | None = None
     loop_stall_max_s: float | None = None

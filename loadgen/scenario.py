@@ -18,6 +18,7 @@ from loadgen import faults, presets, strict_yaml
 from loadgen.fields import (
     NAME,
     BaseUrl,
+    Count,
     CountOrZero,
     Duration,
     DurationOrZero,
@@ -70,6 +71,34 @@ class Target(Strict):
         default=None, description="PEM file of the authority that signed the server's certificate"
     )
     insecure: bool = Field(default=False, description="do not verify the server's certificate")
+    cert_file: str | None = Field(default=None, description="PEM file of the client's own certificate")
+    key_file: str | None = Field(
+        default=None, description="PEM file of its key, where cert_file does not hold it"
+    )
+    unix_socket: str | None = Field(
+        default=None, description="path of the socket to connect to, instead of base_url's host and port"
+    )
+    proxy: str | None = Field(
+        default=None, description="http://HOST:PORT of a proxy to go through; none: by no proxy at all"
+    )
+
+
+class Client(Strict):
+    """How the measuring side goes about it. None of it changes what is asked of the server.
+
+    `clock`: which instant a read has. `kernel`: when the kernel received it (Linux, TCP without TLS), `user`:
+    when it had been read; `auto`: the first where it can be had.
+    """
+
+    processes: Literal["auto"] | Count = Field(
+        default="auto", description="that share the plan; auto: as many as its events need, while cores last"
+    )
+    clock: Literal["auto", "kernel", "user"] = Field(
+        default="auto", description="whose instant of a read counts: the kernel's, or our own"
+    )
+    warm: CountOrZero = Field(
+        default=0, description="connections to open before the start; they count in no figure"
+    )
 
 
 class Timeouts(Strict):
@@ -111,6 +140,7 @@ class Scenario(Strict):
     target: Target | None = None
     engine: Engine = Engine()
     load: Load
+    client: Client = Client()
     timeouts: Timeouts = Timeouts()
     goodput: Goodput | None = None
     drain_s: DurationOrZero = Field(

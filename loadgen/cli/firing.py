@@ -74,8 +74,8 @@ async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "pr
 
     Raises ScenarioError or Unreachable.
     """
-    from loadgen.client.calibrate import mean_of_words
     from loadgen.client.preflight import preflight, wait_ready
+    from loadgen.client.word_tokens import mean_of_words
 
     target = scenario.target
     if target is None:

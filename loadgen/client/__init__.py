@@ -8,7 +8,7 @@ from contextlib import closing
 
 from loadgen.agenda import Agenda
 from loadgen.client.ahead import Ahead
-from loadgen.client.control import Counters, Stop
+from loadgen.client.control import Alone, Counters, Peers, Stop
 from loadgen.client.conversation import Conversations
 from loadgen.client.health import Probe
 from loadgen.client.pace import Pace
@@ -22,9 +22,7 @@ from loadgen.run import Health
 from loadgen.scenario import CHAT, Scenario, Target
 from loadgen.timer import Timer, calm_garbage_collector, new_timer
 
-__all__ = ["Counters", "Stop", "run"]
-
-LEAD_NS = 250_000_000  # from telling the origin to the origin: time for `on_start`
+__all__ = ["Alone", "Counters", "Peers", "Stop", "run"]
 
 
 async def run(
@@ -40,6 +38,7 @@ async def run(
     on_record: Callable[[RequestRecord], None],
     counters: Counters,
     stop: Stop,
+    peers: Peers | None = None,
     now_ns: Callable[[], int] = time.perf_counter_ns,
     timer: Callable[[], Timer] = new_timer,
 ) -> Health:
@@ -52,6 +51,9 @@ async def run(
 
     While rows of the plan itself are in flight, tail rows keep falling due. When the last has ended, the tail
     in flight is cut and recorded as aborted; tail rows not yet due leave no record.
+
+    peers: the other processes of the run; without any, this one is all of it. While planned rows of any are
+    in flight, the tail goes on.
 
     now_ns, timer: the clock and how to wait for an instant of it, for event loops that keep their own time.
 
@@ -71,7 +73,7 @@ async def run(
     pool = Pool(target, health, on_tokens=count_tokens, on_bug=lambda bug: pace.crash(bug), now_ns=now_ns)
     async with pool:
         with closing(timer()) as rows_timer, closing(timer()) as probe_timer, calm_garbage_collector():
-            origin_ns = now_ns() + LEAD_NS
+            origin_ns = await (peers or Alone(now_ns)).start_ns()
             on_start(origin_ns)
             sender = Sender(
                 pool,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from loadgen.plan import Phase
 from loadgen.records import Outcome
 from loadgen.timer import Timer
+
+LEAD_NS = 250_000_000  # from telling the origin to the origin: time for whoever has to know it
 
 
 @dataclass
@@ -50,6 +53,30 @@ class Counters:
         self.done += 1
         name = outcome.value if outcome in (Outcome.OK, Outcome.REJECTED, Outcome.ABORTED) else "failed"
         setattr(self, name, getattr(self, name) + 1)
+
+
+class Peers(Protocol):
+    """The other processes of a run, as one of them sees them."""
+
+    async def start_ns(self) -> int:
+        """Called when this process is ready: the origin that all share, a moment from now."""
+        ...
+
+    async def landed(self) -> None:
+        """Called when the planned rows of this process have ended: returns when those of all have."""
+        ...
+
+
+class Alone:
+    """One process is the whole run."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+
+    async def start_ns(self) -> int:
+        return self._now_ns() + LEAD_NS
+
+    async def landed(self) -> None: ...
 
 
 class Stop:

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from loadgen.client.answer import misfit
-from loadgen.client.calibrate import UncountedError, calibrate
 from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.request import body
 from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable
+from loadgen.client.word_tokens import UncountedError, calibrate
 from loadgen.scenario import ScenarioError, Target, Timeouts
 from loadgen.workload.words import Calibration
 

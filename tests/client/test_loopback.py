@@ -27,7 +27,7 @@ Main = Callable[[], Coroutine[Any, Any, None]]
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loadgen.client.LEAD_NS", 20_000_000)
+    monkeypatch.setattr("loadgen.client.control.LEAD_NS", 20_000_000)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadgen.client.calibrate import mean_of_words
 from loadgen.client.preflight import Preflight, preflight
+from loadgen.client.word_tokens import mean_of_words
 from loadgen.plan import Plan, PromptRecipe, Window
 from loadgen.prompts import Prompts
 from loadgen.scenario import Target, Timeouts
