@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -64,24 +64,49 @@ def _spelt(pattern: str, words: str) -> AfterValidator:
 
 def _base_url(value: str) -> str:
     """The value is never quoted: it may hold a password."""
-    if re.search(r"[\s\x00-\x1f\x7f]", value):
-        raise ValueError("a base URL has no spaces or control characters")
-    parts = urlsplit(value)
+    parts = _url_parts(value, "a base URL")
     if "@" in parts.netloc:
         raise ValueError("a base URL may not hold a user name or password: use api_key_env or headers")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("not a base URL: write http://host:port or https://host")
     if parts.query or parts.fragment:
         raise ValueError("a base URL has no query and no fragment")
+    if found := re.search(r"(/v1)?/(chat/)?completions/?$", parts.path):
+        raise ValueError(f"leave {found[0]} off the base URL: the path is the endpoint's")
+    return value.rstrip("/")
+
+
+def _proxy_url(value: str) -> str:
+    """The value is never quoted: it may hold a password."""
+    if value == NO_PROXY:
+        return value
+    parts = _url_parts(value, "a proxy's URL")
+    if parts.scheme in ("https", "socks4", "socks4a", "socks5", "socks5h"):
+        raise ValueError(
+            f"proxies that speak {parts.scheme} are not supported: give an http:// one, or none and "
+            "a tunnel of your own (ssh -L) as base_url"
+        )
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError("not a proxy: write http://host:port, or none")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("a proxy is a host and a port, without a path")
+    return value.rstrip("/")
+
+
+def _url_parts(value: str, what: str) -> SplitResult:
+    if re.search(r"[\s\x00-\x1f\x7f]", value):
+        raise ValueError(f"{what} has no spaces or control characters")
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise ValueError(f"{what} with half a pair of brackets, or none around an IPv6 address") from None
     try:
         possible = parts.port != 0
     except ValueError:
         possible = False
     if not possible:
         raise ValueError("a port is a number from 1 to 65535")
-    if found := re.search(r"(/v1)?/(chat/)?completions/?$", parts.path):
-        raise ValueError(f"leave {found[0]} off the base URL: the path is the endpoint's")
-    return value.rstrip("/")
+    return parts
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
@@ -180,6 +205,8 @@ DataFile = Annotated[str, BeforeValidator(_beside_the_scenario)]
 Symbol = Annotated[
     str, _spelt(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "module:function, such as my_laws:gaps")
 ]
+NO_PROXY = "none"
+ProxyUrl = Annotated[str, AfterValidator(_proxy_url)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_json)]

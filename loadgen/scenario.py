@@ -17,14 +17,17 @@ from pydantic import Field, ValidationError, model_validator
 from loadgen import faults, presets, strict_yaml
 from loadgen.fields import (
     NAME,
+    NO_PROXY,
     BaseUrl,
     Count,
     CountOrZero,
+    DataFile,
     Duration,
     DurationOrZero,
     Headers,
     JsonObject,
     Name,
+    ProxyUrl,
     Strict,
     Variable,
 )
@@ -67,20 +70,30 @@ class Target(Strict):
     connections: Literal["keep-alive", "fresh"] = Field(
         default="keep-alive", description="fresh: a new connection for every request"
     )
-    ca_file: str | None = Field(
+    ca_file: DataFile | None = Field(
         default=None, description="PEM file of the authority that signed the server's certificate"
     )
     insecure: bool = Field(default=False, description="do not verify the server's certificate")
-    cert_file: str | None = Field(default=None, description="PEM file of the client's own certificate")
-    key_file: str | None = Field(
+    cert_file: DataFile | None = Field(default=None, description="PEM file of the client's own certificate")
+    key_file: DataFile | None = Field(
         default=None, description="PEM file of its key, where cert_file does not hold it"
     )
-    unix_socket: str | None = Field(
+    unix_socket: DataFile | None = Field(
         default=None, description="path of the socket to connect to, instead of base_url's host and port"
     )
-    proxy: str | None = Field(
+    proxy: ProxyUrl | None = Field(
         default=None, description="http://HOST:PORT of a proxy to go through; none: by no proxy at all"
     )
+
+    @model_validator(mode="after")
+    def _ways_agree(self) -> Self:
+        if self.cert_file and not self.base_url.startswith("https:"):
+            raise ValueError("cert_file is shown over TLS only: write https:// in base_url")
+        if self.key_file and not self.cert_file:
+            raise ValueError("key_file is the key of a certificate: give cert_file too")
+        if self.unix_socket and self.proxy not in (None, NO_PROXY):
+            raise ValueError("a unix_socket is reached without a proxy: give one of them")
+        return self
 
 
 class Client(Strict):
