@@ -42,6 +42,11 @@ class Address:
         return (self.host, self.port) if self.proxy is None else (self.proxy.host, self.proxy.port)
 
     @property
+    def authority(self) -> str:
+        """Host and port as a proxy is told them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
     def is_tunnelled(self) -> bool:
         """Whether the proxy is asked for a way through, rather than handed each request."""
         return self.proxy is not None and self.tls is not None
