@@ -35,8 +35,10 @@ class Health(msgspec.Struct, kw_only=True):
 
     `clock`: whose instants the reads have; `reads_unstamped`: those that had to do with ours all the same.
     `cpu_s` is what was used within `wall_s`, and `cpu_wait_s` how long the process was ready to run meanwhile
-    and had no core (null where the system does not tell). Of several processes, sums of what is counted, and
-    of the rest the worst; `busiest_share` is the CPU of the busiest over its `wall_s`.
+    and had no core (null where the system does not tell). `stalled_s`: how late the probe was in all its wakes
+    over 2 ms late; of that, it waited for a core, or was asleep: stopped, or at a disk. Of several processes,
+    sums of what is counted, and of the rest the worst; `busiest_share` is the CPU of the busiest over its
+    `wall_s`.
     """
 
     clock: Literal["kernel", "user"] | None = None
@@ -46,6 +48,9 @@ class Health(msgspec.Struct, kw_only=True):
     wall_s: float | None = None
     cpu_wait_s: float | None = None
     busiest_share: float | None = None
+    stalled_s: float | None = None
+    stalled_waiting_s: float | None = None
+    stalled_asleep_s: float | None = None
     loop_stall_mean_s: float | None = None
     loop_stall_p99_9_s: float | None = None
     loop_stall_max_s: float | None = None
@@ -155,8 +160,37 @@ def _no_folder(folder: Path, problem: OSError) -> ScenarioError:
     )
 
 
-class RunWriter:
-    """Writes a run folder as the run goes on. A record is with the operating system once `append` returns.
+class RecordWriter:
+    """Appends to the records of a run folder, as other processes may too: each line is one write.
+
+    A record is with the operating system once `append` returns. Raises WriteError.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "records.jsonl"
+        with writing(path):
+            self._records = path.open("ab", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, record: RequestRecord) -> None:
+        line = memoryview(_encoded(record) + b"\n")
+        with writing(self._records.name):
+            while line:  # a full disk takes a part, and refuses the rest
+                line = line[self._records.write(line) :]
+
+    def close(self) -> None:
+        if not self._records.closed:
+            with writing(self._records.name), self._records:
+                os.fsync(self._records.fileno())
+
+
+class RunWriter(RecordWriter):
+    """Writes a run folder as the run goes on.
 
     Makes `folder`. Raises ScenarioError where it exists and is not empty, or cannot be made; WriteError
     afterwards.
@@ -166,30 +200,14 @@ class RunWriter:
         refuse_used(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._records = (folder / "records.jsonl").open("ab")
         except OSError as problem:
             raise _no_folder(folder, problem) from None
+        super().__init__(folder)
         self._folder = folder
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def write_header(self, header: RunHeader) -> None:
         """Write run.json, whole or not at all; may be called again."""
         write_whole(self._folder / "run.json", msgspec.json.format(_encoded(header), indent=1) + b"\n")
-
-    def append(self, record: RequestRecord) -> None:
-        with writing(self._records.name):
-            self._records.write(_encoded(record) + b"\n")
-            self._records.flush()  # one write of the whole line: a killed run loses nothing that had ended
-
-    def close(self) -> None:
-        if not self._records.closed:
-            with writing(self._records.name), self._records:
-                os.fsync(self._records.fileno())
 
 
 _encode = msgspec.json.Encoder().encode

@@ -7,6 +7,9 @@ import time
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,29 +18,43 @@ from loadgen.run import Health
 from loadgen.timer import Timer
 
 PROBE_NS = 10_000_000
+STALL_S = 2e-3  # later than this, what held the loop up is of interest
 CLOCK_JUMP_S = 0.5
+SCHEDSTAT = Path("/proc/thread-self/schedstat")  # ns on a core, ns ready to run without one, turns
 
 
 class Probe:
     """Wakes every 10 ms of a fixed schedule and notes how late it was: what a stalled loop does to each read.
 
-    A stall makes every probe that fell due in it late, so that it weighs by its length. It wakes from the
-    window's start until it is left, for answers are read as long as the last one streams.
+    A stall makes every probe that fell due in it late, so that it weighs by its length. What counts begins
+    with the window and goes on until the probe is left, for answers are read as long as the last one streams;
+    `each` is called at every wake, from the origin on.
     """
 
     def __init__(
-        self, window: Window, health: Health, *, origin_ns: int, timer: Timer, now_ns: Callable[[], int]
+        self,
+        window: Window,
+        health: Health,
+        *,
+        origin_ns: int,
+        timer: Timer,
+        now_ns: Callable[[], int],
+        each: Callable[[], None] = lambda: None,
     ) -> None:
-        self._due_ns = origin_ns + window.start_ns  # of the next probe
+        self._window_ns = origin_ns + window.start_ns
+        self._due_ns = origin_ns + window.start_ns % PROBE_NS  # of the next probe; one is due at the window
         self._health = health
         self._timer = timer
         self._now_ns = now_ns
+        self._each = each
         self._late_us = array("I")
         self._jump_s = 0.0
+        self._stalls = _Stalls()
 
     async def __aenter__(self) -> None:
-        self._cpu_s = time.process_time()
         self._wall_ns = time.time_ns() - self._now_ns()
+        self._schedstat = SCHEDSTAT.open("rb", buffering=0) if SCHEDSTAT.exists() else None
+        self._began = self._last = _Used.until(self._now_ns(), self._schedstat)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def __aexit__(self, *_: object) -> None:
@@ -46,14 +63,24 @@ class Probe:
             await self._task
         self._note()  # a stall may have lasted until here
         self._report()
+        if self._schedstat is not None:
+            self._schedstat.close()
 
     async def _run(self) -> None:
         while True:
             await self._timer.until(self._due_ns)
             self._note()
+            self._each()
 
     def _note(self) -> None:
         now_ns = self._now_ns()
+        used = _Used.until(now_ns, self._schedstat)
+        if now_ns < self._window_ns:
+            self._began = used
+        while self._due_ns < min(self._window_ns, now_ns + 1):
+            self._due_ns += PROBE_NS
+        self._stalls.add(used, self._last, late_s=(now_ns - self._due_ns) / 1e9)
+        self._last = used
         while self._due_ns <= now_ns:
             self._late_us.append(min((now_ns - self._due_ns) // 1000, 2**32 - 1))
             self._due_ns += PROBE_NS
@@ -65,8 +92,14 @@ class Probe:
             self._jump_s = drift_s
 
     def _report(self) -> None:
-        health = self._health
-        health.cpu_s = time.process_time() - self._cpu_s
+        health, began, ended = self._health, self._began, self._last
+        health.cpu_s = ended.cpu_s - began.cpu_s
+        health.wall_s = (ended.at_ns - began.at_ns) / 1e9
+        health.busiest_share = health.cpu_s / health.wall_s if health.wall_s else None
+        health.stalled_s, health.stalled_asleep_s = self._stalls.late_s, self._stalls.asleep_s
+        if self._schedstat is not None:
+            health.cpu_wait_s = ended.waited_s - began.waited_s
+            health.stalled_waiting_s = self._stalls.waiting_s
         health.loop_probes = len(self._late_us)
         if self._late_us:
             late_s = np.array(self._late_us) / 1e6
@@ -75,3 +108,35 @@ class Probe:
             health.loop_stall_max_s = float(late_s.max())
         if abs(self._jump_s) > CLOCK_JUMP_S:
             health.clock_jump_s = self._jump_s
+
+
+class _Used(NamedTuple):
+    """What the process has had of a core until an instant, and how long its loop had to wait for one."""
+
+    at_ns: int
+    cpu_s: float
+    waited_s: float
+
+    @classmethod
+    def until(cls, now_ns: int, schedstat: FileIO | None) -> _Used:
+        waited_ns = 0
+        if schedstat is not None:
+            schedstat.seek(0)
+            waited_ns = int(schedstat.read().split()[1])
+        return cls(now_ns, time.process_time(), waited_ns / 1e9)
+
+
+class _Stalls:
+    """What the loop did while it was late: it waited for a core, or it did not even want one, or it worked."""
+
+    def __init__(self) -> None:
+        self.late_s = self.waiting_s = self.asleep_s = 0.0
+
+    def add(self, used: _Used, last: _Used, *, late_s: float) -> None:
+        """A wake so late. Until it was due the loop may have slept, so only what is beyond counts as sleep."""
+        if late_s < STALL_S:
+            return
+        waited_s = min(used.waited_s - last.waited_s, late_s)
+        self.late_s += late_s
+        self.waiting_s += waited_s
+        self.asleep_s += max(0.0, late_s - waited_s - (used.cpu_s - last.cpu_s))
