@@ -35,10 +35,10 @@ class Health(msgspec.Struct, kw_only=True):
 
     `clock`: whose instants the reads have; `reads_unstamped`: those that had to do with ours all the same.
     `cpu_s` is what was used within `wall_s`, and `cpu_wait_s` how long the process was ready to run meanwhile
-    and had no core (null where the system does not tell). `stalled_s`: how late the probe was in all its wakes
-    over 2 ms late; of that, it waited for a core, or was asleep: stopped, or at a disk. Of several processes,
-    sums of what is counted, and of the rest the worst; `busiest_share` is the CPU of the busiest over its
-    `wall_s`.
+    and had no core (null where the system does not tell). `stalled_s`: how late the probe was in all, of its
+    wakes over 2 ms late; of that, it waited for a core, or was asleep: stopped, or at a disk. Of several
+    processes, sums of what is counted, and of the rest the worst; `busiest_share` is the CPU of the busiest
+    over its `wall_s`.
     """
 
     clock: Literal["kernel", "user"] | None = None
@@ -163,13 +163,12 @@ def _no_folder(folder: Path, problem: OSError) -> ScenarioError:
 class RecordWriter:
     """Appends to the records of a run folder, as other processes may too: each line is one write.
 
-    A record is with the operating system once `append` returns. Raises WriteError.
+    A record is with the operating system once `append` returns. Raises OSError where the file cannot be
+    opened, WriteError afterwards.
     """
 
     def __init__(self, folder: Path) -> None:
-        path = folder / "records.jsonl"
-        with writing(path):
-            self._records = path.open("ab", buffering=0)
+        self._records = (folder / "records.jsonl").open("ab", buffering=0)
 
     def __enter__(self) -> Self:
         return self
@@ -200,9 +199,9 @@ class RunWriter(RecordWriter):
         refuse_used(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            super().__init__(folder)
         except OSError as problem:
             raise _no_folder(folder, problem) from None
-        super().__init__(folder)
         self._folder = folder
 
     def write_header(self, header: RunHeader) -> None:
