@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from loadgen.laws import Arrivals, Batches, Closed, Constant, Poisson, Renewal
 from loadgen.records import Floats, Outcome, Records
 from loadgen.run import Run
 from loadgen.stats import uniform
+from loadgen.stats.clumps import lag_beyond_place_s
 from loadgen.stats.limits import LIMITS
 from loadgen.stats.metrics import span_s
 from loadgen.stats.summary import ArrivalsVerdict, Certificate
@@ -89,23 +89,14 @@ class _Punctuality:
 
 def _punctuality(r: Records) -> _Punctuality:
     rows = r.measured & ~np.isnan(r.started_s)
-    ready_s = r.ready_s[rows]
-    lag_s = np.abs(span_s(r.started_s[rows], ready_s))
+    ready_s, started_s = r.ready_s[rows], r.started_s[rows]
+    lag_s = np.abs(span_s(started_s, ready_s))
     n = len(lag_s)
     if not n:
         return _Punctuality(0, 0, LIMITS.tolerance_s, None, None)
     tolerance_s = max(LIMITS.tolerance_s, LIMITS.tolerance_of_gap * float(np.ptp(ready_s)) / max(n - 1, 1))
-    late = lag_s > tolerance_s + LIMITS.next_s * _place_among_equals(ready_s)
+    late = lag_beyond_place_s(ready_s, started_s, lag_s) > tolerance_s
     return _Punctuality(n, int(late.sum()), tolerance_s, float(np.quantile(lag_s, 0.99)), float(lag_s.max()))
-
-
-def _place_among_equals(values: Floats) -> NDArray[np.int64]:
-    """How many equal values stand before each."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    place = np.empty(len(values), np.int64)
-    place[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
-    return place
 
 
 # --- the law ------------------------------------------------------------------------------------------------

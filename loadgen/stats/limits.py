@@ -21,7 +21,7 @@ class Limits:
     on_time: float = 0.99  # rows started within, of due:
     tolerance_s: float = 2e-3  # as of the send lag, or:
     tolerance_of_gap: float = 0.01  # this share of the mean gap, whichever is longer
-    next_s: float = 1e-4  # rows due together start one after another: so much more for each
+    next_s: float = 6e-5  # rows due at one instant leave one after another: so much more for each
     law_from: int = 50  # fewer arrivals say nothing of a law
     arrivals_p: float = 1e-4
     prompt_off: float = 0.05
