@@ -24,7 +24,6 @@ from loadgen.records import Floats, Instant, Mask, Records, RequestRecord
 from loadgen.scenario import ScenarioError, build
 
 SCHEMA = 1
-_BLOCK_ROWS = 65_536
 
 
 class Health(msgspec.Struct, kw_only=True):
@@ -308,15 +307,7 @@ def _contradictions(r: Records) -> Iterator[tuple[str, Mask]]:
 
 
 def _gap_sums_us(r: Records) -> Floats:
-    """Each row's gaps in sum; block by block, since all of them as wide integers would double the memory."""
-    sums = np.zeros(len(r))
-    for first in range(0, len(r), _BLOCK_ROWS):
-        starts = r.gap_start[first : first + _BLOCK_ROWS + 1]
-        gaps_us = r.gaps_us[starts[0] : starts[-1]].astype(np.int64)
-        some = np.flatnonzero(np.diff(starts))
-        if some.size:
-            sums[first + some] = np.add.reduceat(gaps_us, starts[some] - starts[0])
-    return sums
+    return np.concatenate([block.sums_by_row(block.gaps_us.astype(float)) for block in r.blocks()])
 
 
 @contextmanager

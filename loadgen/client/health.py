@@ -53,7 +53,7 @@ class Probe:
 
     async def __aenter__(self) -> None:
         self._wall_ns = time.time_ns() - self._now_ns()
-        self._schedstat = SCHEDSTAT.open("rb", buffering=0) if SCHEDSTAT.exists() else None
+        self._schedstat = _schedstat()
         self._began = self._last = _Used.until(self._now_ns(), self._schedstat)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -110,6 +110,11 @@ class Probe:
             health.clock_jump_s = self._jump_s
 
 
+def _schedstat() -> FileIO | None:
+    """Open, of the thread that opens it; None where the system does not keep it."""
+    return SCHEDSTAT.open("rb", buffering=0) if SCHEDSTAT.exists() else None
+
+
 class _Used(NamedTuple):
     """What the process has had of a core until an instant, and how long its loop had to wait for one."""
 
@@ -127,13 +132,13 @@ class _Used(NamedTuple):
 
 
 class _Stalls:
-    """What the loop did while it was late: it waited for a core, or it did not even want one, or it worked."""
+    """What the loop did while it was late: it waited for a core, or it was asleep, or it worked."""
 
     def __init__(self) -> None:
         self.late_s = self.waiting_s = self.asleep_s = 0.0
 
     def add(self, used: _Used, last: _Used, *, late_s: float) -> None:
-        """A wake so late. Until it was due the loop may have slept, so only what is beyond counts as sleep."""
+        """One wake, so late. Until it was due the loop might sleep: only what is beyond counts as sleep."""
         if late_s < STALL_S:
             return
         waited_s = min(used.waited_s - last.waited_s, late_s)

@@ -18,9 +18,10 @@ def summary_markdown(summary: Summary) -> str:
     verdict = f", {slo_view.verdict(summary)}" if summary.verdict else ""
     parts = [f"# {escape(summary.name)}: {summary.validity}{verdict}", escape(summary_view.identity(summary))]
     parts += map(escape, [summary_view.load(summary), *summary_view.certificate(summary)])
+    parts += map(escape, summary_view.client(summary))
     parts += [
         _list(
-            [" ".join(summary_view.finding(f)).strip() for f in summary.findings]
+            [" ".join(summary_view.finding(f)).strip() for f in summary_view.findings(summary)]
             + summary_view.cautions(summary)
         )
     ]

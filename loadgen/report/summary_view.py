@@ -7,6 +7,7 @@ from loadgen.report import parts_view, slo_view
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
 from loadgen.stats.summary import Distribution, Finding, Summary
+from loadgen.stats.validity import CLIENT
 
 MOST_ERRORS = 5
 MEANINGS = {
@@ -59,6 +60,20 @@ def load(s: Summary) -> str:
 def certificate(s: Summary) -> list[str]:
     """Whether the load was sent as asked, on a line; nothing for a run that was not looked at for it."""
     return [f"certificate: {clean(s.certificate.text, 1000)}"] if s.certificate else []
+
+
+def client(s: Summary) -> list[str]:
+    """What the client had to do and how it read the clock, on a line."""
+    return [clean(f.text, 1000) for f in s.findings if _is_of_course(f)]
+
+
+def findings(s: Summary) -> list[Finding]:
+    """All but what `client` says."""
+    return [f for f in s.findings if not _is_of_course(f)]
+
+
+def _is_of_course(f: Finding) -> bool:
+    return f.name == CLIENT and f.effect == "info"
 
 
 def asked(load: str, digest: str) -> str:

@@ -65,7 +65,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
         _headline(console, word, said, VERDICTS[summary.verdict])
     _sentence(console, summary_view.identity(summary))
     _sentence(console, summary_view.load(summary))
-    for line in summary_view.certificate(summary):
+    for line in (*summary_view.certificate(summary), *summary_view.client(summary)):
         _sentence(console, line)
     _doubts(console, summary)
     for table in summary_view.tables(summary):
@@ -124,7 +124,7 @@ def print_grid(ran: list[Ran], cells: int, console: Console, *, table: Path) -> 
 
 def _doubts(console: Console, summary: Summary) -> None:
     """What speaks against a run's figures, and what to know before using them."""
-    for finding in sorted(summary.findings, key=lambda f: list(EFFECTS).index(f.effect)):
+    for finding in sorted(summary_view.findings(summary), key=lambda f: list(EFFECTS).index(f.effect)):
         _finding(console, finding)
     for caution in summary_view.cautions(summary):
         _sentence(console, caution, "bold yellow")

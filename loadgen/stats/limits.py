@@ -17,6 +17,7 @@ class Limits:
     stall_of_gap: float = 0.05  # mean stall as a share of the median chunk gap
     started: float = 0.999
     unsent: float = 0.001
+    cpu_share: float = 0.9  # of a core: a process beyond it has nothing left
     clock_jump_s: float = 0.5
     on_time: float = 0.99  # rows started within, of due:
     tolerance_s: float = 2e-3  # as of the send lag, or:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Floats, Outcome
 from loadgen.run import Health, Run
+from loadgen.stats.cause import Cause, cause, more_cores
+from loadgen.stats.clumps import lag_beyond_place_s, places
 from loadgen.stats.limits import LIMITS
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import rank
@@ -16,6 +19,7 @@ from loadgen.units import about
 
 _NAMED = 10  # requests that a finding names
 OTHER_LENGTHS = "output_tokens"  # the work was not the one asked for: no comparison
+CLIENT = "client"  # what it had to do: said of every run
 ZERO_GAPS = "zero_gaps"  # leaves ITL without a judgement, though TTFT and E2E stand
 
 
@@ -23,16 +27,15 @@ def judge_validity(
     run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, certificate: Certificate
 ) -> list[Finding]:
     """What speaks against the run's figures, or what a reader should know of them; empty for a clean run."""
-    health, less = run.header.health, _less(run)
-    found = [*_wholeness(run), *_send_lag(run, metrics, offered_rps, less), *_sent(run, less)]
-    found += [*_stuck(run), *_tokens(run), *_zero_gaps(run), *_arrivals(certificate)]
-    return found + list(_client(health, metrics, less)) if health else found
-
-
-def _less(run: Run) -> str:
-    """How to ask less of the client."""
-    at_once = run.header.window_by == "burst" or run.asked("load", "arrivals", "kind") == "burst"
-    return "send fewer at once" if at_once else "lower the rate"
+    health, held_up_by = run.header.health or Health(), cause(run)
+    found = [*_wholeness(run), *_send_lag(run, metrics, offered_rps, held_up_by), *_clump(run)]
+    found += [*_sent(run, held_up_by.less), *_stuck(run), *_tokens(run), *_zero_gaps(run)]
+    found += [
+        *_arrivals(certificate),
+        *_stalls(health, metrics, held_up_by),
+        *_client(health, held_up_by.less),
+    ]
+    return [*found, *_load_of_client(run, health)]
 
 
 def _wholeness(run: Run) -> Iterator[Finding]:
@@ -63,25 +66,52 @@ def _wholeness(run: Run) -> Iterator[Finding]:
 
 
 def _send_lag(
-    run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, less: str
+    run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, why: Cause
 ) -> Iterator[Finding]:
     r = run.records
-    lag_s = span_s(r.started_s, r.ready_s)[r.measured & ~np.isnan(r.started_s)]
+    rows = r.measured & ~np.isnan(r.started_s)
+    lag_s = span_s(r.started_s, r.ready_s)[rows]
+    lag_s = lag_beyond_place_s(r.ready_s[rows], r.started_s[rows], lag_s)
     limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * (metrics["ttft_s"].quantiles["p50"] or 0.0))
-    remedy = f"the client is late: {less}, close other work on this machine, or give it more cores"
     if len(lag_s) and (p99_s := _p99_but_one(lag_s)) > limit_s:
         late = f"{(lag_s >= p99_s).sum()} of {len(lag_s)}" if len(lag_s) < 100 else "1 % of"
-        text = f"{late} requests were sent {about(p99_s)} or more after due; the limit is {about(limit_s)}"
-        yield _invalid("send_lag", text, remedy)
+        text = f"{late} requests were sent {about(p99_s)} or more after {_when(run)}"
+        yield _invalid("send_lag", f"{text}; the limit is {about(limit_s)}{why.words}", why.remedy)
     if offered_rps and len(lag_s) and (share := (lag_s > 1 / offered_rps).mean()) > LIMITS.late_rows:
         text = f"{share:.1%} of requests were sent over one mean arrival gap ({about(1 / offered_rps)}) late"
-        yield _invalid("send_order", f"{text}; the limit is {LIMITS.late_rows:.0%}", remedy)
+        yield _invalid("send_order", f"{text}; the limit is {LIMITS.late_rows:.0%}{why.words}", why.remedy)
+
+
+def _when(run: Run) -> str:
+    """What a lag counts from."""
+    _, place = _places(run)
+    if place.mean() < 1:
+        return "due"
+    return f"their turn (rows due together may leave {about(LIMITS.next_s)} apart)"
+
+
+def _places(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The measured rows that were sent, and the place of each among those due at its instant."""
+    r = run.records
+    rows = np.flatnonzero(r.measured & ~np.isnan(r.started_s))
+    return rows, places(r.ready_s[rows], r.started_s[rows])
 
 
 def _p99_but_one(lag_s: Floats) -> float:
     """The p99; in fewer than 100 rows not the worst of them, which may be one hiccup of the machine."""
     n = len(lag_s)
     return float(np.sort(lag_s)[max(0, min(rank(99, n), n - 1) - 1)])
+
+
+def _clump(run: Run) -> Iterator[Finding]:
+    """How long the most rows due at one instant took to leave, where they may be late for being so many."""
+    r = run.records
+    rows, place = _places(run)
+    if len(place) and (before := int(place.max())) * LIMITS.next_s > LIMITS.lag_s:
+        last = rows[place.argmax()]
+        took_s = float(span_s(r.started_s, r.ready_s)[last])
+        text = f"the {before + 1:,} requests due at {r.ready_s[last]:.3f} s left within {about(took_s)}"
+        yield _info("clump", f"{text}, one after another; their TTFT counts from due all the same")
 
 
 def _sent(run: Run, less: str) -> Iterator[Finding]:
@@ -180,8 +210,12 @@ def _arrivals(certificate: Certificate) -> Iterator[Finding]:
         )
 
 
-def _client(health: Health, metrics: Mapping[str, Distribution], less: str) -> Iterator[Finding]:
-    yield from _stalls(health, metrics)
+def _client(health: Health, less: str) -> Iterator[Finding]:
+    if health.processes_lost:
+        text = f"{health.processes_lost} of {health.processes} client processes ended before the run did"
+        yield _invalid(
+            "processes_lost", f"{text}; their requests are missing", "look at what ended them; run again"
+        )
     if health.descriptors_exhausted:
         yield _exhausted("descriptors", f"raise `ulimit -n`, or {less}")
     if health.ports_exhausted:
@@ -190,29 +224,64 @@ def _client(health: Health, metrics: Mapping[str, Distribution], less: str) -> I
     if jump_s > LIMITS.clock_jump_s:
         text = f"the clock jumped by {about(jump_s)}; the limit is {about(LIMITS.clock_jump_s)}"
         yield _invalid("clock_jump", text, "the machine slept, or its clock was set: run it again")
+
+
+def _load_of_client(run: Run, health: Health) -> Iterator[Finding]:
+    """What the client had to do, for the reader to know how near its limit it was."""
+    said = [*_cores(health), *_reads(health)]
+    if health.busiest_share is not None and health.busiest_share > LIMITS.cpu_share:
+        yield Finding(
+            name=CLIENT,
+            effect="warning",
+            text=f"client: {', '.join(said)}: it was at its limit, and can be late unseen",
+            remedy=more_cores(run),
+        )
+    elif said:
+        yield _info(CLIENT, f"client: {', '.join(said)}")
+
+
+def _cores(health: Health) -> Iterator[str]:
+    if health.busiest_share is None:
+        return
+    if health.processes > 1:
+        yield f"{health.processes} processes, the busiest at {health.busiest_share:.0%} of a core"
+    else:
+        yield f"one process at {health.busiest_share:.0%} of a core"
+
+
+def _reads(health: Health) -> Iterator[str]:
+    if health.clock is not None:
+        yield "reads stamped by the kernel" if health.clock == "kernel" else "reads stamped by our own clock"
+    if health.clock == "kernel" and health.reads_unstamped:
+        yield f"{_share(health.reads_unstamped, health.reads)} of them not, but by our own clock"
     if health.reads_with_several_events:
-        share = health.reads_with_several_events / max(health.reads, 1)
-        yield _info("merged_reads", f"{share:.1%} of reads held several events, which then share one instant")
+        share = _share(health.reads_with_several_events, health.reads)
+        yield f"{share} of reads held several events, which share one instant"
 
 
-def _stalls(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Finding]:
-    remedy = "other work held the client up: close it, or give the client a core of its own"
+def _share(part: int, whole: int) -> str:
+    share = part / max(whole, 1)
+    return f"{share:.1%}" if share >= 0.001 else "under 0.1%"
+
+
+def _stalls(health: Health, metrics: Mapping[str, Distribution], why: Cause) -> Iterator[Finding]:
     for name, stall_s, limit_s in (
         ("p99.9", health.loop_stall_p99_9_s, LIMITS.stall_p99_9_s),
         ("maximum", health.loop_stall_max_s, LIMITS.stall_max_s),
     ):
         if stall_s is not None and stall_s > limit_s:
             text = f"the client's event loop stalled {about(stall_s)} ({name}); the limit is {about(limit_s)}"
-            yield _invalid("loop_stall", text, remedy)
+            yield _invalid("loop_stall", f"{text}{why.words}", why.remedy)
     # A gap is off by about as much as its events were read late: by the mean stall, not the rare worst one.
     gap_s, mean_s = metrics["chunk_gap_s"].quantiles["p50"], health.loop_stall_mean_s
     if gap_s is not None and mean_s is not None and mean_s > LIMITS.stall_of_gap * gap_s:
+        text = f"the client's event loop was {about(mean_s)} late in the mean; for gaps of {about(gap_s)}"
+        limit_s = LIMITS.stall_of_gap * gap_s
         yield Finding(
             name="loop_stall_itl",
             effect="invalid_itl",
-            text=f"the client's event loop was {about(mean_s)} late in the mean; for gaps of {about(gap_s)} "
-            f"(median) the limit is {about(LIMITS.stall_of_gap * gap_s)}",
-            remedy=remedy,
+            text=f"{text} (median) the limit is {about(limit_s)}{why.words}",
+            remedy=why.remedy,
         )
 
 

@@ -131,7 +131,7 @@ def test_a_whole_summary_by_hand() -> None:
                 name="loop_stall",
                 effect="invalid",
                 text="the client's event loop stalled 30ms (p99.9); the limit is 20ms",
-                remedy="other work held the client up: close it, or give the client a core of its own",
+                remedy="close other work on this machine, give the client more cores, or lower the rate",
             )
         ],
         validity="INVALID",
