@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -175,23 +175,38 @@ async def fire(
     counters: Counters,
     stop: Stop,
     is_bundled: bool = False,
+    notes: Sequence[str] = (),
 ) -> Run:
     """The plan over HTTP at `target`. The folder is made as the run starts; what was measured is in it then.
 
+    `notes`: what is known of the run beforehand and kept with it.
+
     Raises what broke the run on our own side, after the records were saved.
     """
-    from loadgen.client import run as run_client
-    from loadgen.workload import prompt_maker
+    from loadgen.client import fleet
+    from loadgen.client.job import Job, Share
 
+    processes = fleet.processes(order.plan, order.scenario)
     model = target.model or (preflight.model if preflight else None)
     header = order.header("http", BUNDLED if is_bundled else target.base_url, model)
     header.preflight = preflight.facts if preflight else None
-    header.notes += preflight.notes if preflight else []
+    header.notes += [*(preflight.notes if preflight else []), *notes]
     words = preflight.calibration if preflight else None
     header.calibration = None if words is None else asdict(words)
+    job = Job(
+        plan=order.plan,
+        scenario=order.scenario,
+        target=target,
+        model=model,
+        api_key=api_key,
+        run_id=order.run_id,
+        salt=order.salt or order.run_id,
+        words=words,
+        folder=order.folder,
+        last_planned=order.last_planned,
+    )
     with ExitStack() as stack:
         writer: RunWriter
-        planned_sent, last_planned = 0, order.last_planned
 
         def started(origin_ns: int) -> None:
             nonlocal writer
@@ -199,24 +214,14 @@ async def fire(
             header.clock_origin_monotonic_ns = origin_ns
             writer = _opened(stack, order.folder, header)
 
-        def ended(record: RequestRecord) -> None:
-            nonlocal planned_sent
-            planned_sent += record.index <= last_planned and record.started_s is not None
+        def append(record: RequestRecord) -> None:
             writer.append(record)
 
         try:
-            header.health = await run_client(
-                order.plan,
-                order.scenario,
-                target,
-                model=model,
-                api_key=api_key,
-                run_id=order.run_id,
-                prompt=prompt_maker(order.plan.prompts, order.salt or order.run_id, words=words),
-                on_start=started,
-                on_record=ended,
-                counters=counters,
-                stop=stop,
+            header.health = await (
+                fleet.run(job, processes, on_start=started, counters=counters, stop=stop)
+                if processes > 1
+                else job.run(Share(), on_start=started, append=append, counters=counters, stop=stop)
             )
             header.complete = True
         except BaseException as problem:
@@ -224,7 +229,7 @@ async def fire(
             raise
         finally:
             header.interrupted = stop.asked
-            header.rows_due, header.rows_not_sent = counters.due, len(order.plan) - planned_sent
+            header.rows_due, header.rows_not_sent = counters.due, len(order.plan) - counters.planned
             header.rows_dropped = counters.dropped
     return load(order.folder)
 

@@ -76,7 +76,7 @@ def _base_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _proxy_url(value: str) -> str:
+def proxy_url(value: str) -> str:
     """The value is never quoted: it may hold a password."""
     if value == NO_PROXY:
         return value
@@ -91,6 +91,11 @@ def _proxy_url(value: str) -> str:
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError("a proxy is a host and a port, without a path")
     return value.rstrip("/")
+
+
+def without_credentials(proxy: str) -> str:
+    """`proxy` with *** for who asks, whether it is a proper URL or not."""
+    return re.sub(r"^(\w+://)?.*@", r"\1***@", proxy, flags=re.DOTALL)
 
 
 def _url_parts(value: str, what: str) -> SplitResult:
@@ -206,7 +211,7 @@ Symbol = Annotated[
     str, _spelt(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "module:function, such as my_laws:gaps")
 ]
 NO_PROXY = "none"
-ProxyUrl = Annotated[str, AfterValidator(_proxy_url)]
+ProxyUrl = Annotated[str, AfterValidator(proxy_url)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_json)]

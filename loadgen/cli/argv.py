@@ -34,7 +34,9 @@ def joined(argv: list[str]) -> list[str]:
 
 
 def command_line() -> list[str]:
-    """How this process was called, for run.json, which has headers and the extra body, masked, elsewhere."""
+    """How this process was called, for run.json, which has headers and such, masked, elsewhere."""
+    from loadgen.fields import without_credentials
+
     words = ["loadgen", *joined(sys.argv[1:])]
     masked = []
     for before, word in zip(["", *words], words, strict=False):
@@ -42,6 +44,10 @@ def command_line() -> list[str]:
             word = re.sub(r"[:=].*", "=***", word, flags=re.DOTALL)
         elif before == "--extra-body":
             word = "***"
+        elif before == "--proxy":
+            word = without_credentials(word)
+        elif word.startswith("--proxy="):
+            word = f"--proxy={without_credentials(word.removeprefix('--proxy='))}"
         word = re.sub(r"^(--extra-body)=.*", r"\1=***", word, flags=re.DOTALL)
         masked.append(re.sub(r"^(--header=[^:=]+)[:=].*", r"\1=***", word, flags=re.DOTALL))
     return masked

@@ -6,16 +6,17 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loadgen.cli.flags import api_key
+from loadgen.cli.proxies import proxied
 from loadgen.drive import Order, bundled_server, fire, simulate
 from loadgen.plan import Plan
 from loadgen.run import Run
-from loadgen.scenario import Scenario, ScenarioError, Target
+from loadgen.scenario import Scenario, Target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from loadgen.client.preflight import Preflight
 
 T = TypeVar("T")
-
-FEWEST_DESCRIPTORS = 64  # the loop, the bundled server, modules still to be read, some connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,10 @@ class Manner:
     quiet: bool = False
     preflight: bool = True
     wait_ready_s: float | None = None
+
+    def say(self, notes: Sequence[str], title: str) -> None:
+        for note in () if self.quiet else notes:
+            self.console.print(f"{title}: {note}" if title else note, markup=False, highlight=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +52,18 @@ class Reached:
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` on uvloop where there is one. Raises ScenarioError where no run could open its files."""
+    from loadgen.client.headroom import allow_many_descriptors
+
+    with closing(work):
+        allow_many_descriptors()
+        return _run(work)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
     if sys.platform == "win32":
         return asyncio.run(work)
-    import resource
-
     import uvloop
 
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed < FEWEST_DESCRIPTORS:
-        work.close()
-        raise ScenarioError(
-            f"only {allowed} file descriptors are allowed, {FEWEST_DESCRIPTORS} are needed at least: "
-            "raise the limit with ulimit -n"
-        )
     try:
         return uvloop.run(work)
     except KeyboardInterrupt:  # once requests are sent, signals drain
@@ -77,9 +79,9 @@ async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "pr
     from loadgen.client.preflight import preflight, wait_ready
     from loadgen.client.word_tokens import mean_of_words
 
-    target = scenario.target
-    if target is None:
+    if scenario.target is None:
         return None
+    target = proxied(scenario.target)
     key = api_key(target.api_key_env)
     if manner.wait_ready_s is not None:
         await wait_ready(target, key, manner.wait_ready_s)
@@ -92,9 +94,7 @@ async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "pr
         ignore_eos=scenario.load.ignore_eos,
         mean_of_words=mean_of_words(plan),
     )
-    if not manner.quiet:
-        for note in found.notes:
-            manner.console.print(f"{title}: {note}", markup=False, highlight=False)
+    manner.say(found.notes, title)
     return Reached(target, key, found)
 
 
@@ -104,7 +104,10 @@ async def fired(order: Order, reached: Reached | None, manner: Manner, title: st
     Raises ScenarioError before anything is sent or written.
     """
     from loadgen.client import Counters, Stop
+    from loadgen.client.headroom import check
 
+    notes = [*check(order.plan, order.scenario), *(_detour(reached.target) if reached else ())]
+    manner.say(notes, title)
     async with AsyncExitStack() as stack:
         is_bundled = reached is None
         if reached is None:
@@ -121,7 +124,16 @@ async def fired(order: Order, reached: Reached | None, manner: Manner, title: st
             counters=counters,
             stop=stop,
             is_bundled=is_bundled,
+            notes=notes,
         )
+
+
+def _detour(target: Target) -> Iterator[str]:
+    from loadgen.client.address import joined, proxy
+
+    if (through := proxy(target)) is not None:
+        where = joined(through.host, through.port)
+        yield f"through the proxy {where}: the figures are of both, and a proxy may hold tokens back"
 
 
 def carried_out(order: Order, manner: Manner, *, virtual: bool) -> Run:

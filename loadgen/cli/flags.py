@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ _KEYS = {
     "connections": "target.connections",
     "ca_file": "target.ca_file",
     "insecure": "target.insecure",
+    "cert_file": "target.cert_file",
+    "key_file": "target.key_file",
+    "unix_socket": "target.unix_socket",
+    "proxy": "target.proxy",
+    "warm": "client.warm",
+    "clock": "client.clock",
     "ignore_eos": "load.ignore_eos",
     "max_concurrency": "load.max_concurrency",
     "max_in_flight": "load.max_in_flight",
@@ -39,6 +46,7 @@ _PARTS = {
     "header": ("target.headers",),
     "extra_body": ("target.extra_body",),
     "goodput": ("goodput",),
+    "processes": ("client.processes",),
 }
 _FLAGS = {path: flag for flag, path in _KEYS.items()} | {
     path: flag for parts in (_PARTS, shaping.PATHS) for flag, paths in parts.items() for path in paths
@@ -97,7 +105,7 @@ def laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
             _put(data, path, given[name])
     if "no_tail" in given:
         data["load"]["tail"] = False
-    for name, parse in (("header", _headers), ("extra_body", _json_object), ("goodput", _goodput)):
+    for name, parse in _PARSERS.items():
         if name in given:
             _put(data, _PARTS[name][0], parse(given[name]))
     if data.get("target") and not data["target"].get("base_url"):
@@ -169,6 +177,18 @@ def _goodput(limits: list[str]) -> dict[str, str]:
     if any(m is None or m[1] not in _GOODPUT for m in found):
         raise ScenarioError("--goodput wants ttft:MS, tpot:MS or e2el:MS, as in ttft:500 tpot:50")
     return {_GOODPUT[m[1]]: f"{m[2]}ms" if re.fullmatch(r"[\d.]+", m[2]) else m[2] for m in found if m}
+
+
+def _count_or_word(text: str) -> int | str:
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else text
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "header": _headers,
+    "extra_body": _json_object,
+    "goodput": _goodput,
+    "processes": _count_or_word,
+}
 
 
 def positive_s(flag: str, text: str | None) -> float | None:

@@ -89,6 +89,16 @@ PlanFile = Annotated[
 
 # --- how ------------------------------------------------------------------------------------------
 
+Warm = Annotated[
+    int | None, typer.Option("--warm", help="Connections to open before the start. Default none.")
+]
+Clock = Annotated[
+    str | None,
+    typer.Option("--clock", help="Whose instant a read has: kernel, user, or auto (default)."),
+]
+Processes = Annotated[
+    str | None, typer.Option("--processes", help="That share the plan: a number, or auto (default).")
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -42,6 +42,22 @@ def run(
     insecure: Annotated[
         bool | None, typer.Option("--insecure", help="Do not verify the certificate.")
     ] = None,
+    cert_file: Annotated[
+        str | None, typer.Option(help="PEM file of our own certificate, where the server wants one.")
+    ] = None,
+    key_file: Annotated[
+        str | None, typer.Option(help="PEM file of its key, where --cert-file does not hold it.")
+    ] = None,
+    unix_socket: Annotated[
+        str | None, typer.Option(help="Connect to this socket rather than to the base URL's host.")
+    ] = None,
+    proxy: Annotated[
+        str | None,
+        typer.Option(help="http://HOST:PORT to go through; none overrides HTTP_PROXY and HTTPS_PROXY."),
+    ] = None,
+    warm: options.Warm = None,
+    clock: options.Clock = None,
+    processes: options.Processes = None,
     request_rate: options.RequestRate = None,
     arrival: options.Arrival = None,
     burstiness: options.Burstiness = None,

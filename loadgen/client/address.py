@@ -42,14 +42,25 @@ class Address:
         return (self.host, self.port) if self.proxy is None else (self.proxy.host, self.proxy.port)
 
     @property
+    def way(self) -> str:
+        """The detour, if there is one, in words that follow a URL."""
+        if self.proxy is not None:
+            return f" by the proxy {joined(*self.dialled)}"
+        return "" if self.unix_socket is None else f" at the socket {self.unix_socket}"
+
+    @property
     def authority(self) -> str:
         """Host and port as a proxy is told them."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return joined(self.host, self.port)
 
     @property
     def is_tunnelled(self) -> bool:
         """Whether the proxy is asked for a way through, rather than handed each request."""
         return self.proxy is not None and self.tls is not None
+
+
+def joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def address(target: Target) -> Address:

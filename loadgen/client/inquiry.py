@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from loadgen import __version__
-from loadgen.client.address import endpoint_url, tls_context
+from loadgen.client.address import Address, address, endpoint_url
 from loadgen.client.secrets import Secrets
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line, own_words, refusal
 from loadgen.scenario import ScenarioError, Target
@@ -37,9 +37,12 @@ class Response:
 class Inquiry:
     """Asks the target a few small things, and says what came of it without secrets or control characters."""
 
-    def __init__(self, http: httpx.AsyncClient, target: Target, api_key: str | None) -> None:
+    def __init__(
+        self, http: httpx.AsyncClient, target: Target, address: Address, api_key: str | None
+    ) -> None:
         self.http = http
         self.target = target
+        self._address = address
         self.secrets = Secrets.of(target, api_key)
 
     async def ask(
@@ -50,7 +53,7 @@ class Inquiry:
 
         url = endpoint_url(self.target.base_url, path)
         content = None if body is None else msgspec.json.encode(body)
-        what, got = f"{method} {url}", None
+        what, got = f"{method} {url}{self._address.way}", None
         try:
             async with asyncio.timeout(limit_s), self.http.stream(method, url, content=content) as response:
                 got = Response(what, response.status_code, response.headers)
@@ -67,7 +70,7 @@ class Inquiry:
             got.end = "cut"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             if got is None:
-                raise self.unreachable(what, await connection_trouble(error, self.target.base_url)) from error
+                raise self.unreachable(what, await connection_trouble(error, self._address)) from error
             got.end = "lost"
         return got
 
@@ -101,14 +104,21 @@ class Inquiry:
 async def inquire(target: Target, api_key: str | None, connect_s: float) -> AsyncIterator[Inquiry]:
     import httpx
 
-    async with httpx.AsyncClient(
-        headers=_headers(target, api_key),
-        verify=tls_context(target) or False,  # plain HTTP: spare httpx the loading of certificates
-        timeout=httpx.Timeout(None, connect=connect_s),
+    where = address(target)
+    transport = httpx.AsyncHTTPTransport(
+        verify=where.tls or False,  # plain HTTP: spare httpx the loading of certificates
         limits=httpx.Limits(max_keepalive_connections=0),  # no request meets a connection gone stale
         trust_env=False,
+        proxy=target.proxy if where.proxy else None,
+        uds=where.unix_socket,
+    )
+    async with httpx.AsyncClient(
+        headers=_headers(target, api_key),
+        timeout=httpx.Timeout(None, connect=connect_s),
+        transport=transport,
+        trust_env=False,
     ) as http:
-        yield Inquiry(http, target, api_key)
+        yield Inquiry(http, target, where, api_key)
 
 
 def _headers(target: Target, api_key: str | None) -> httpx.Headers:

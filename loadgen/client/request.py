@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from loadgen import __version__
-from loadgen.client.address import endpoint_url
+from loadgen.client.address import endpoint_url, proxy
 from loadgen.fields import JsonObject
 from loadgen.load import Load
 from loadgen.plan import NONE, Plan, Prompt, Row
@@ -160,6 +160,11 @@ def _head(target: Target, api_key: str | None) -> bytes:
         "Accept-Encoding": "identity",
         "Connection": "keep-alive" if target.connections == "keep-alive" else "close",
     }
+    through, origin = proxy(target), ""
+    if through is not None and url.scheme == "http":  # to TLS it opens a tunnel, and sees no request
+        origin = f"http://{url.netloc}"
+        if through.authorization is not None:
+            headers["Proxy-Authorization"] = through.authorization
     if api_key is not None:
         headers["Authorization"] = f"Bearer {api_key}"
     own = {name.lower() for name in target.headers}
@@ -168,7 +173,7 @@ def _head(target: Target, api_key: str | None) -> bytes:
     headers = {name: value for name, value in headers.items() if name.lower() not in own} | target.headers
     lines = b"".join(_header(name, value) for name, value in headers.items())
     path = quote(url.path, safe="/%:@!$&'()*+,;=~")
-    return f"POST {path} HTTP/1.1\r\n".encode("ascii") + lines
+    return f"POST {origin}{path} HTTP/1.1\r\n".encode("ascii") + lines
 
 
 def _header(name: str, value: str) -> bytes:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
+from loadgen.client.address import proxy
 from loadgen.fields import JsonObject
 from loadgen.scenario import Target, is_secret
 
@@ -27,14 +28,19 @@ class Secrets:
 
     @classmethod
     def of(cls, target: Target, api_key: str | None, *bodies: JsonObject) -> Secrets:
-        """The key; every header's value, what follows its first word, and each of its longer words; and in
-        `extra_body`, and other `bodies`, every text under a name that sounds like a secret's."""
-        values = target.headers.values()
+        """The key; the proxy's password; every header's value, what follows its first word, and each of its
+        longer words; and in `extra_body`, and other `bodies`, every text under a name that sounds like a
+        secret's."""
+        through = proxy(target)
+        values = [*target.headers.values(), (through and through.authorization) or ""]
+        password = urlsplit(target.proxy or "").password or ""
         rests = (value.partition(" ")[2] for value in values)
         words = (word for value in values for word in re.split(r"[\s,;=]+", value))
         long_words = (word for word in words if len(word) >= SHORTEST_WORD)
         named = (text for body in (target.extra_body, *bodies) for text in _texts(body, secret=False))
-        return cls(text.strip() for text in (api_key or "", *values, *rests, *long_words, *named))
+        return cls(
+            text.strip() for text in (api_key or "", unquote(password), *values, *rests, *long_words, *named)
+        )
 
     def masked(self, text: str) -> str:
         return self._pattern.sub("***", text)

@@ -8,10 +8,10 @@ import socket
 import ssl
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+from loadgen.client.address import Address
 from loadgen.client.secrets import Secrets
 
 
@@ -64,6 +64,7 @@ _HINTS = (
     ("max_tokens", "extra_body: {max_tokens: null} leaves it out"),
     ("chat template", "a model without a chat template needs endpoint: /v1/completions"),
 )
+PROXY_HINT = "proxy: http://USER:PASSWORD@HOST:PORT tells it who asks, proxy: none goes without it"
 _ANY_BODY = "extra_body in target changes what is sent, and a null there removes a key"
 
 
@@ -72,6 +73,8 @@ def refusal(status: int, words: str, *, location: str | None, key_hint: str, nam
     said = f"({status}): {words}" if words.strip() else f"({status}, without a word)"
     if 300 <= status < 400:
         return f"it redirects ({status}) to {location}, which is not followed; give the final base_url"
+    if status == 407:
+        return f"the proxy refused us {said}; {PROXY_HINT}"
     if status in (401, 403):
         return f"the server refused the key {said}; {key_hint}"
     if status == 404:
@@ -85,13 +88,18 @@ def refusal(status: int, words: str, *, location: str | None, key_hint: str, nam
 # --- a connection that fails --------------------------------------------------------------------------------
 
 
-async def connection_trouble(error: Exception, base_url: str) -> str:
+async def connection_trouble(error: Exception, address: Address) -> str:
     """Why there was no HTTP answer: `error` and its causes, told apart by what a user can do about them."""
-    parts = urlsplit(base_url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    import httpx
+
+    host, port = address.dialled
     causes = list(_causes(error))
     for cause in causes:
         match cause:
+            case httpx.ProxyError():
+                return f"the proxy refused the way to the server ({cause}); {PROXY_HINT}"
+            case FileNotFoundError() | ConnectionRefusedError() if address.unix_socket:
+                return f"nothing listens there ({cause.strerror}); is the server up?"
             case socket.gaierror():
                 return f"the host name {host} does not resolve ({cause.strerror})"
             case ConnectionRefusedError():
@@ -103,7 +111,7 @@ async def connection_trouble(error: Exception, base_url: str) -> str:
                 return "no connection in time; a wrong host, a firewall, or https:// to a plain port?"
             case ssl.SSLError():
                 return f"no TLS ({cause.reason}); if the server speaks plain HTTP, write http:// in base_url"
-    if parts.scheme == "http" and await _speaks_tls(host, port):
+    if not address.tls and not address.way and await _speaks_tls(host, port):
         return "the server speaks TLS and was asked in plain HTTP; write https:// in base_url"
     if any("illegal" in str(cause) for cause in causes):
         return "what answers is not HTTP/1.1; a gRPC port, or another service?"

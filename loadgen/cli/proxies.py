@@ -1,0 +1,57 @@
+"""The proxy that the environment names for a target."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
+
+from loadgen.fields import proxy_url
+from loadgen.scenario import ScenarioError, Target
+
+
+def proxied(target: Target) -> Target:
+    """The target, reached by the proxy that HTTP_PROXY or HTTPS_PROXY names, unless NO_PROXY exempts it.
+
+    What the target says of a proxy itself wins. This machine and Unix sockets are never reached by one.
+    Raises ScenarioError for a proxy that cannot be used.
+    """
+    url, known = urlsplit(target.base_url), getproxies_environment()
+    named = known.get(url.scheme)
+    direct = _is_this_machine(url.hostname or "") or _is_exempt(url, known)
+    if not named or target.proxy is not None or target.unix_socket is not None or direct:
+        return target
+    try:
+        proxy = proxy_url(named if "://" in named else f"http://{named}")
+    except ValueError as problem:
+        raise ScenarioError(
+            f"the variable {url.scheme.upper()}_PROXY: {problem}; --proxy none goes without"
+        ) from None
+    return target.model_copy(update={"proxy": proxy})
+
+
+def _is_this_machine(host: str) -> bool:
+    address = _ip(host)
+    return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
+
+
+def _is_exempt(url: SplitResult, known: dict[str, str]) -> bool:
+    """Whether NO_PROXY names the host, one of its domains, or a network around its address."""
+    address = _ip(url.hostname or "")
+    networks = (_network(word.strip()) for word in known.get("no", "").split(","))
+    around = address is not None and any(address in network for network in networks if network)
+    return around or bool(proxy_bypass(url.netloc, known))
+
+
+def _ip(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _network(word: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(word, strict=False)
+    except ValueError:
+        return None
