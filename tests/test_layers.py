@@ -16,8 +16,9 @@ LEVELS = {
     "scenario": 0, "slo": 0, "schema": 0,
     "plan": 0, "plan_file": 0, "agenda": 0, "records": 0, "run": 0,
     "workload": 1, "engine": 1, "timer": 1,
-    "stats": 2, "client": 2, "engine.device": 2, "engine.faults": 2, "engine.reply": 2, "engine.serve": 2,
-    "drive": 3, "compare": 3, "grid": 3,
+    "stats": 2, "client": 2, "pulse": 2,
+    "engine.device": 2, "engine.faults": 2, "engine.reply": 2, "engine.serve": 2,
+    "drive": 3, "compare": 3, "grid": 3, "calibrate": 3,
     "report": 4,
     "cli": 5, "__main__": 5,
 }  # fmt: skip
