@@ -22,7 +22,7 @@ class Counters:
     the plan itself that ended after they were sent. `failed`: done, and neither ok nor rejected nor aborted.
     `tail`: rows of the tail among those sent; how they end is counted nowhere. `unsent`: rows that ended
     before they were sent, by `max_in_flight` or by the user's patience. `dropped`: turns of sessions that
-    never fall due.
+    never fall due. `planned`: rows of the plan itself whose records say that they were sent.
     """
 
     due: int = 0
@@ -37,6 +37,7 @@ class Counters:
     aborted: int = 0
     unsent: int = 0
     dropped: int = 0
+    planned: int = 0
     lag_s: float = 0.0
     tokens: int = 0
 

@@ -1,0 +1,248 @@
+"""A run shared by several client processes: shards of one plan, one start instant, one file of records."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+
+import msgspec
+
+from loadgen.client import Counters, Stop, control
+from loadgen.client.job import Job, Share
+from loadgen.client.worker import Ended, Start, Word, framed, hear
+from loadgen.plan import Plan
+from loadgen.run import Health, write_whole
+from loadgen.scenario import Scenario, ScenarioError
+from loadgen.workload.demand import expected
+
+# What one process is given at most where there are cores for more; it can do about twice as much.
+REQUESTS_RPS = 2_500
+EVENTS_PER_S = 25_000
+
+LOOK_S = 0.05  # between two looks at the user's wish to end
+CUT_S = 5.0  # for workers to end, once all is cut
+
+# Of the health of several processes; of all else the worst.
+_SUMS = {
+    *("cpu_s", "stalled_s", "stalled_waiting_s", "stalled_asleep_s", "loop_probes"),
+    *("reads", "reads_unstamped", "reads_with_several_events"),
+}
+
+
+def processes(plan: Plan, scenario: Scenario) -> int:
+    """How many are to share the plan: as many as were asked for, or as its demand needs and cores allow.
+
+    Raises ScenarioError where several are asked for what only one can count.
+    """
+    asked, load = scenario.client.processes, scenario.load
+    bounds = [bound for bound in ("max_concurrency", "max_in_flight") if getattr(load, bound) is not None]
+    if asked == "auto":
+        return 1 if bounds else min(_needed(plan), max(1, _cores() - 1), _most(plan))
+    if asked > 1 and bounds:
+        raise ScenarioError(f"client.processes: {bounds[0]} is counted in one process: set processes to 1")
+    return min(asked, _most(plan))
+
+
+def _needed(plan: Plan) -> int:
+    demand = expected(plan)
+    share = max(demand.requests_rps / REQUESTS_RPS, demand.events_per_s / EVENTS_PER_S)
+    return max(1, -int(-share // 1))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _most(plan: Plan) -> int:
+    """More would have nothing to do."""
+    return max(1, len(plan) if plan.users is None else min(len(plan), plan.users))
+
+
+async def run(
+    job: Job, of: int, *, on_start: Callable[[int], None], counters: Counters, stop: Stop
+) -> Health:
+    """The job by `of` processes of its own, which write its records; returns how they fared together.
+
+    on_start: told the origin when all are ready; makes the job's folder. `counters`: become the sums of
+    theirs. A process that is lost after the start is counted in the health, and the others go on.
+
+    Raises what broke a process, when the others have ended.
+    """
+    fleet = _Fleet(job, on_start, counters)
+    try:
+        await fleet.launch(of)
+        looking = asyncio.create_task(fleet.look(stop))
+        try:
+            await fleet.follow()
+        finally:
+            looking.cancel()
+    finally:
+        await fleet.end()
+    write_whole(job.folder / "workers.json", msgspec.json.format(fleet.facts(), indent=1) + b"\n")
+    return merged([worker.health for worker in fleet.workers], counters.in_flight_max)
+
+
+def merged(healths: Sequence[Health | None], in_flight_max: int) -> Health:
+    """How several processes fared; None stands for one that was lost."""
+    known = [health for health in healths if health is not None]
+    whole = Health(processes=len(healths), processes_lost=len(healths) - len(known))
+    for name in Health.__struct_fields__:
+        values = [value for health in known if (value := getattr(health, name)) is not None]
+        if not values or name in ("processes", "processes_lost"):
+            continue
+        if name == "clock":
+            whole.clock = "user" if "user" in values else "kernel"
+        else:
+            setattr(whole, name, sum(values) if name in _SUMS else max(values, key=abs))
+    whole.in_flight_max = max(whole.in_flight_max, in_flight_max)
+    return whole
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A worker as its parent sees it."""
+
+    process: asyncio.subprocess.Process
+    counters: Counters = field(default_factory=Counters)
+    ready: bool = False
+    landed: bool = False
+    health: Health | None = None
+
+    def say(self, frame: bytes) -> None:
+        assert self.process.stdin is not None
+        if not self.process.stdin.is_closing():
+            self.process.stdin.write(frame)
+
+
+class _Fleet:
+    """The workers of a run, and what they have told."""
+
+    def __init__(self, job: Job, on_start: Callable[[int], None], counters: Counters) -> None:
+        self.workers: list[_Worker] = []
+        self._job = job
+        self._on_start = on_start
+        self._counters = counters
+        self._started = False
+        self._trouble: Exception | None = None
+        self._killing: asyncio.TimerHandle | None = None
+
+    async def launch(self, of: int) -> None:
+        job = framed(self._job)
+        for k in range(of):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", "from loadgen.client.worker import main; main()"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,  # a terminal's Ctrl-C is told to them by us
+            )
+            self.workers.append(_Worker(process))
+            self.workers[k].say(framed(Share(k, of)) + job)
+
+    async def follow(self) -> None:
+        """Until all have ended. Raises what broke one of them."""
+        await asyncio.gather(*map(self._follow, self.workers))
+        if self._trouble is not None:
+            raise self._trouble
+
+    async def look(self, stop: Stop) -> None:
+        """Pass the user's wish to end on."""
+        told = False
+        while not stop.cutting:
+            if stop.asked and not told:
+                self._tell(Word.DRAIN)
+                told = True
+            await asyncio.sleep(LOOK_S)
+        self._cut(CUT_S)
+
+    async def end(self) -> None:
+        """Nobody stays behind."""
+        self._kill()
+        if self._killing is not None:
+            self._killing.cancel()
+        for worker in self.workers:
+            await worker.process.wait()
+
+    def facts(self) -> bytes:
+        """What is kept of each."""
+        return msgspec.json.encode(
+            [
+                {"k": k, "pid": w.process.pid, "exit": w.process.returncode}
+                | {"rows": w.counters.due, "health": w.health}
+                for k, w in enumerate(self.workers)
+            ]
+        )
+
+    async def _follow(self, worker: _Worker) -> None:
+        assert worker.process.stdout is not None
+        assert worker.process.stdin is not None
+        while (message := await hear(worker.process.stdout)) is not None:
+            try:
+                self._heard(worker, message)
+            except Exception as trouble:  # such as a folder that cannot be made
+                self._break(trouble)
+        worker.process.stdin.close()
+        exit_code = await worker.process.wait()
+        if not self._started:
+            self._break(RuntimeError(f"a client process ended as it began, with exit code {exit_code}"))
+        worker.counters.in_flight = 0
+        self._landed(worker)
+
+    def _heard(self, worker: _Worker, message: object) -> None:
+        match message:
+            case Counters():
+                self._count(worker, message)
+            case Ended(health=health, counters=counters):
+                self._count(worker, counters)
+                worker.health = health
+            case Word.READY:
+                worker.ready = True
+                if all(one.ready for one in self.workers):
+                    self._start()
+            case Word.LANDED:
+                self._landed(worker)
+            case Exception():
+                self._break(message)
+
+    def _start(self) -> None:
+        origin_ns = time.perf_counter_ns() + control.LEAD_NS
+        self._on_start(origin_ns)
+        self._started = True
+        self._tell(Start(origin_ns))
+
+    def _landed(self, worker: _Worker) -> None:
+        worker.landed = True
+        if all(one.landed for one in self.workers):
+            self._tell(Word.LANDED)
+
+    def _count(self, worker: _Worker, counters: Counters) -> None:
+        worker.counters = counters
+        each, whole = [one.counters for one in self.workers], self._counters
+        in_flight_max = whole.in_flight_max
+        for name in (one.name for one in fields(Counters)):
+            setattr(whole, name, sum(getattr(one, name) for one in each))
+        whole.lag_s = max(one.lag_s for one in each)
+        whole.in_flight_max = max(in_flight_max, whole.in_flight, *(one.in_flight_max for one in each))
+
+    def _tell(self, message: object) -> None:
+        frame = framed(message)
+        for worker in self.workers:
+            worker.say(frame)
+
+    def _break(self, trouble: Exception) -> None:
+        self._trouble = self._trouble or trouble
+        self._cut(CUT_S if self._started else 0.0)
+
+    def _cut(self, patience_s: float) -> None:
+        self._tell(Word.NOW)
+        self._killing = self._killing or asyncio.get_running_loop().call_later(patience_s, self._kill)
+
+    def _kill(self) -> None:
+        for worker in self.workers:
+            if worker.process.returncode is None:
+                with suppress(ProcessLookupError):
+                    worker.process.kill()

@@ -1,0 +1,78 @@
+"""All that a run over HTTP is to do, and one process's share of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadgen.client import Counters, Peers, Stop, run
+from loadgen.plan import Plan
+from loadgen.records import RequestRecord
+from loadgen.run import Health
+from loadgen.scenario import Scenario, Target
+from loadgen.workload.prompts import prompt_maker
+from loadgen.workload.words import Calibration
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The `k`-th of `of` shards."""
+
+    k: int = 0
+    of: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A plan, to whom it goes and how, and the folder that its records go to.
+
+    `last_planned`: the index of the plan's last row; its tail's are above.
+    """
+
+    plan: Plan
+    scenario: Scenario
+    target: Target
+    model: str | None
+    api_key: str | None
+    run_id: str
+    salt: str
+    words: Calibration | None
+    folder: Path
+    last_planned: int
+
+    async def run(
+        self,
+        share: Share,
+        *,
+        on_start: Callable[[int], None],
+        append: Callable[[RequestRecord], None],
+        counters: Counters,
+        stop: Stop,
+        peers: Peers | None = None,
+    ) -> Health:
+        """One process's share, in this process."""
+
+        def ended(record: RequestRecord) -> None:
+            record.worker = None if share.of == 1 else share.k
+            counters.planned += record.index <= self.last_planned and record.started_s is not None
+            append(record)
+
+        return await run(
+            self.plan.shard(share.k, share.of),
+            self._with_warm(len(range(share.k, self.scenario.client.warm, share.of))),
+            self.target,
+            model=self.model,
+            api_key=self.api_key,
+            run_id=self.run_id,
+            prompt=prompt_maker(self.plan.prompts, self.salt, words=self.words),
+            on_start=on_start,
+            on_record=ended,
+            counters=counters,
+            stop=stop,
+            peers=peers,
+        )
+
+    def _with_warm(self, warm: int) -> Scenario:
+        client = self.scenario.client.model_copy(update={"warm": warm})
+        return self.scenario.model_copy(update={"client": client})
