@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 from operator import attrgetter
 from typing import Annotated, Any, Literal, Self
 
@@ -122,7 +122,8 @@ class RequestRecord(msgspec.Struct, kw_only=True):
 
 
 OUTCOMES = tuple(Outcome)
-_BATCH = 4096
+_BATCH = 128  # records that are whole at one time: their gaps are Python's integers, of 32 bytes each
+_BLOCK_GAPS = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +170,7 @@ class Records:
     tokens_from: list[str | None]
     error: list[str | None]
     finish_reason: list[str | None]
-    warnings: list[list[str]]
+    warnings: list[tuple[str, ...]]
     gaps_us: NDArray[np.uint32]
     gap_start: NDArray[np.int64]
     per_event: NDArray[np.int8]
@@ -182,13 +183,14 @@ class Records:
     @classmethod
     def from_records(cls, records: Iterable[RequestRecord]) -> Self:
         """The columns of `records`. Raises ValueError, naming the row, for gaps or counts that cannot be."""
-        rest, batches = iter(records), [_columns([])]
+        rest, batches = iter(records), [_columns([], {})]
         gaps, events = array("I"), array("I")
+        seen: dict[Any, Any] = {}
         while batch := list(islice(rest, _BATCH)):
             for record in batch:
                 _flatten(record, gaps, events)
-            batches.append(_columns(batch))
-        columns = {name: _joined([b[name] for b in batches]) for name in batches[0]}
+            batches.append(_columns(batch, seen))
+        columns = {name: _joined([b.pop(name) for b in batches]) for name in [*batches[0]]}
         starts: dict[str, Any] = {
             f"{name}_start": _starts(columns.pop(f"{name}_count")) for name in ("gap", "event")
         }
@@ -212,6 +214,21 @@ class Records:
             counts = np.diff(whole[f"{kind}_start"])
             columns[flat] = whole[flat][np.repeat(rows, counts)]
             columns[f"{kind}_start"] = _starts(counts[picked].tolist())
+        return replace(self, **columns)
+
+    def blocks(self) -> Iterator[Self]:
+        """All rows in order, some at a time, so that what is computed of each gap needs little memory."""
+        inner = np.searchsorted(self.gap_start, np.arange(_BLOCK_GAPS, self.gap_start[-1], _BLOCK_GAPS))
+        for first, end in pairwise([0, *inner.tolist(), len(self)]):
+            yield self._between(first, end)
+
+    def _between(self, first: int, end: int) -> Self:
+        """Rows `first` to before `end`, whose numbers are not copied."""
+        columns: dict[str, Any] = {f.name: getattr(self, f.name)[first:end] for f in fields(self)}
+        for flat, start in (("gaps_us", "gap_start"), ("event_tokens", "event_start")):
+            starts = getattr(self, start)[first : end + 1]
+            columns[flat] = getattr(self, flat)[starts[0] : starts[-1]]
+            columns[start] = starts - starts[0]
         return replace(self, **columns)
 
     def has(self, *outcomes: Outcome) -> Mask:
@@ -246,6 +263,14 @@ class Records:
         """Token events of each row: one more than its gaps, or none."""
         return np.where(np.isnan(self.first_token_s), 0, self.gap_count + 1)
 
+    def sums_by_row(self, of_gaps: NDArray[Any]) -> Floats:
+        """The sum over the gaps of each row."""
+        sums = np.zeros(len(self))
+        some = self.gap_count > 0
+        if some.any():
+            sums[some] = np.add.reduceat(of_gaps, self.gap_start[:-1][some])
+        return sums
+
     @property
     def received_tokens(self) -> Floats:
         """Output tokens that came: as counted in the record, else one for each token event."""
@@ -266,7 +291,8 @@ def _flatten(record: RequestRecord, gaps: array[int], events: array[int]) -> Non
         raise ValueError(f"row {record.index}: event_tokens does not have one entry for each token event")
 
 
-def _columns(batch: list[RequestRecord]) -> dict[str, Any]:
+def _columns(batch: list[RequestRecord], seen: dict[Any, Any]) -> dict[str, Any]:
+    """The columns of some rows. `seen`: texts that rows have in common are kept once."""
     listed = [r.event_tokens for r in batch]
     return {
         "index": np.array([r.index for r in batch], np.int64),
@@ -277,12 +303,14 @@ def _columns(batch: list[RequestRecord]) -> dict[str, Any]:
         "retries": np.array([len(r.retried) for r in batch], np.int64),
         "per_event": np.array([-1 if isinstance(e, list) else e or 0 for e in listed], np.int8),
         **{name: np.array(list(map(attrgetter(name), batch)), np.float64) for name in _NUMBERS},
-        **{name: list(map(attrgetter(name), batch)) for name in _OBJECTS},
+        "request_id": [r.request_id for r in batch],
+        "warnings": [seen.setdefault(warnings, warnings) for warnings in (tuple(r.warnings) for r in batch)],
+        **{name: [seen.setdefault(text, text) for text in map(attrgetter(name), batch)] for name in _TEXTS},
     }
 
 
 _NUMBERS = [field.name for field in fields(Records) if field.type == "Floats"]
-_OBJECTS = [field.name for field in fields(Records) if str(field.type).startswith("list")]
+_TEXTS = [field.name for field in fields(Records) if field.type == "list[str | None]"]
 _PHASES = {phase.name.lower(): phase.value for phase in Phase}
 _CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 

@@ -95,7 +95,31 @@ def test_columns_hold_each_field_of_each_row() -> None:
     assert r.event_tokens.tolist() == [1, 3, 2]
     assert r.events.tolist() == [3, 0]
     assert r.received_tokens.tolist() == [3, 0]
-    assert (r.error, r.warnings, r.class_) == ([None, "busy"], [["odd"], []], ["chat", None])
+    assert (r.error, r.warnings, r.class_) == ([None, "busy"], [("odd",), ()], ["chat", None])
+
+
+@given(st.lists(st.integers(0, 7), max_size=12), st.integers(1, 9))
+def test_blocks_are_the_rows_in_order(gap_counts: list[int], least: int) -> None:
+    """Laid end to end they are the whole again, however long the rows are against the blocks."""
+    whole = Records.from_records(
+        ok(i, gaps_us=range(1, n + 1), event_tokens=[i % 3 + 1] * (n + 1)) for i, n in enumerate(gap_counts)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loadgen.records._BLOCK_GAPS", least)
+        blocks = list(whole.blocks())
+    for name in ("index", "request_id", "due_s", "gaps_us", "gap_count", "event_tokens"):
+        laid = [value for block in blocks for value in getattr(block, name)]
+        assert laid == list(getattr(whole, name))
+    sums = [total for block in blocks for total in block.sums_by_row(block.gaps_us)]
+    assert sums == [n * (n + 1) / 2 for n in gap_counts]
+    assert all(block.gap_count[:-1].sum() <= least for block in blocks)
+
+
+def test_what_many_rows_say_alike_is_kept_once() -> None:
+    """A million answers that end for one reason hold one text; what each says of its own stays apart."""
+    r = Records.from_records(ok(i, finish_reason="".join(["st", "op"]), warnings=["odd"]) for i in range(300))
+    assert len({id(text) for text in r.finish_reason}) == len({id(said) for said in r.warnings}) == 1
+    assert len({*r.request_id}) == 300
 
 
 def test_no_records_make_empty_columns() -> None:

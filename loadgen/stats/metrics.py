@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from loadgen.records import Floats, Mask, Outcome, Records
 from loadgen.run import Run
-from loadgen.stats.quantiles import describe
+from loadgen.stats.quantiles import describe, of_ordered
 from loadgen.stats.summary import Distribution
 
 # Not defined for every good answer (one token has no TPOT): such a row is no miss, and not among the offered.
@@ -96,11 +96,15 @@ def _refused_s(r: Records) -> Floats:
 
 def _gaps(r: Records, ok: Mask) -> dict[str, Distribution]:
     owed = int(owed_gaps(r).sum())
-    gaps_us, (itl_us, itl_known) = gaps_of(r, ok), _itl_us(r, ok)
+    single, listed = _of_known_tokens(r, ok)
+    itl_known = bool((single | listed).any() or not ok.any())
+    chunk_us = gaps_of(r, ok)
+    chunk_us.sort()  # in place: of many gaps, each further copy would cost as much as all records
+    itl_us = chunk_us if (single == ok).all() else _itl_us(r, single, listed)
     return {
-        "chunk_gap_s": describe(gaps_us, len(gaps_us) + owed, 1e6),
+        "chunk_gap_s": of_ordered(chunk_us, len(chunk_us) + owed, 1e6),
         # Nothing is owed where nothing is known: "infinitely late" would be a lie.
-        "itl_s": describe(itl_us, len(itl_us) + owed if itl_known else 0, 1e6),
+        "itl_s": of_ordered(itl_us, len(itl_us) + owed if itl_known else 0, 1e6),
     }
 
 
@@ -121,23 +125,14 @@ def gap_columns(r: Records, metric: str) -> tuple[Floats, NDArray[np.uint32]]:
     return gaps_s / np.maximum(times, 1), times
 
 
-def sums_by_row(r: Records, of_gaps: NDArray[Any]) -> Floats:
-    """The sum over the gaps of each row."""
-    sums = np.zeros(len(r))
-    some = r.gap_count > 0
-    if some.any():
-        sums[some] = np.add.reduceat(of_gaps, r.gap_start[:-1][some])
-    return sums
-
-
-def _itl_us(r: Records, ok: Mask) -> tuple[NDArray[Any], bool]:
-    """Every token's gap, and whether any answer's is known: a gap shared by the tokens of its later event."""
-    single, listed = _of_known_tokens(r, ok)
-    gaps_us = gaps_of(r, single)
+def _itl_us(r: Records, single: Mask, listed: Mask) -> NDArray[Any]:
+    """Every token's gap, ascending: a gap is shared by the tokens of its later event."""
+    gaps_us: NDArray[Any] = gaps_of(r, single)
     if listed.any():
         tokens = _later_tokens(r, listed)
         gaps_us = np.concatenate([gaps_us, np.repeat(gaps_of(r, listed) / tokens, tokens)])
-    return gaps_us, bool((single | listed).any() or not ok.any())
+    gaps_us.sort()
+    return gaps_us
 
 
 def _of_known_tokens(r: Records, ok: Mask) -> tuple[Mask, Mask]:

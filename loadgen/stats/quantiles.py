@@ -39,7 +39,11 @@ def rank(p: float, n: int) -> int:
 
 def describe(values: NDArray[Any], offered: int, scale: float = 1.0) -> Distribution:
     """The Distribution of `values / scale` (finite, in any order) among `offered`; sd is the sample's."""
-    ordered = np.sort(values)
+    return of_ordered(np.sort(values), offered, scale)
+
+
+def of_ordered(ordered: NDArray[Any], offered: int, scale: float = 1.0) -> Distribution:
+    """As `describe`, of ascending values."""
     n = len(ordered)
     mean = float(ordered.mean(dtype=np.float64)) if n else None
 

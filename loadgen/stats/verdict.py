@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
@@ -15,7 +15,7 @@ from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Rate, Refused, Slo, W
 from loadgen.stats import flow
 from loadgen.stats.bounds import BLOCKS, deciding_n, effective_n, margin, ratio_error, share_bounds
 from loadgen.stats.goodput import are_good, limits_by_class, meets
-from loadgen.stats.metrics import EXCUSED, gap_columns, owed_gaps, per_request, sums_by_row
+from loadgen.stats.metrics import EXCUSED, gap_columns, owed_gaps, per_request
 from loadgen.stats.outcomes import erred, rejected
 from loadgen.stats.parts import of_class
 from loadgen.stats.summary import SloResult, Summary, Verdict
@@ -193,11 +193,10 @@ def _hits(r: Records, limits_s: dict[str, float]) -> tuple[Floats | Mask, Floats
     """Of each row, how many requests (one) or gaps are within the limits, and how many there are in all."""
     first = next(iter(limits_s))
     if first in POOLED:
-        gaps_s, times = gap_columns(r, first)
+        hits, times = _gap_sums(r, first, lambda gaps_s: gaps_s <= limits_s[first])
         if r.answered.any() and not times.any():
-            return np.zeros(len(r)), np.zeros(len(r))  # no answer's tokens are known one by one
-        hits = sums_by_row(r, times * (gaps_s <= limits_s[first]))
-        return hits, sums_by_row(r, times) + owed_gaps(r)
+            return hits, times  # no answer's tokens are known one by one
+        return hits, times + owed_gaps(r)
     columns = per_request(r)
     excused = r.answered.copy()
     for metric in limits_s:
@@ -208,11 +207,20 @@ def _hits(r: Records, limits_s: dict[str, float]) -> tuple[Floats | Mask, Floats
 def _values(r: Records, metric: str) -> tuple[Floats, Floats | Mask]:
     """Of each ok row, the sum of the metric's values and their number."""
     if metric in POOLED:
-        gaps_s, times = gap_columns(r, metric)
-        return sums_by_row(r, gaps_s * times), sums_by_row(r, times)
+        return _gap_sums(r, metric, lambda gaps_s: gaps_s)
     values = per_request(r)[f"{metric}_s"]
     has = r.answered & ~np.isnan(values)
     return np.where(has, values, 0.0), has
+
+
+def _gap_sums(r: Records, metric: str, of: Callable[[Floats], Floats | Mask]) -> tuple[Floats, Floats]:
+    """Of each row, the sum over its gaps of what they amount to, and their number."""
+    sums, counts = [], []
+    for block in r.blocks():
+        gaps_s, times = gap_columns(block, metric)
+        sums.append(block.sums_by_row(of(gaps_s) * times))
+        counts.append(block.sums_by_row(times))
+    return np.concatenate(sums), np.concatenate(counts)
 
 
 def _by_block(run: Run, rate: str) -> tuple[float | None, Floats, Floats]:

@@ -14,7 +14,7 @@ from loadgen.scenario import CHAT
 from loadgen.stats.certificate import declared
 from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gaps_of, span_s
-from loadgen.stats.quantiles import describe
+from loadgen.stats.quantiles import of_ordered
 from loadgen.stats.summary import Summary
 
 
@@ -63,10 +63,10 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
         "max_output_tokens_per_s": None,
         "max_concurrent_requests": _busiest_second(r.started_s[ok], last_s[ok]),
         "rtfx": None,
-        **_milliseconds("ttft", ttft_s[ok], per_ms=1e-3),
-        **_milliseconds("tpot", tpot_s[ok], per_ms=1e-3),
+        **_milliseconds("ttft", _known(ttft_s[ok]), per_ms=1e-3),
+        **_milliseconds("tpot", _known(tpot_s[ok]), per_ms=1e-3),
         **_milliseconds("itl", _itl_us(r, ok, first_s, last_s), per_ms=1e3),
-        **_milliseconds("e2el", e2el_s[ok], per_ms=1e-3),
+        **_milliseconds("e2el", _known(e2el_s[ok]), per_ms=1e-3),
     }
 
 
@@ -75,10 +75,12 @@ def _or(values: Floats, others: Floats) -> Floats:
 
 
 def _itl_us(r: Records, ok: Mask, first_s: Floats, last_s: Floats) -> NDArray[np.uint32]:
-    """Gaps between token events, and to these from a first event without a token, and on to a last one."""
+    """Ascending: gaps between token events, and to these from a first event without a token, and on to a last one."""
     ends_s = np.concatenate([(r.first_token_s - first_s)[ok], (last_s - r.last_token_s)[ok]])
     ends_us = np.rint(ends_s * 1e6)
-    return np.concatenate([gaps_of(r, ok), ends_us[ends_us > 0].astype(np.uint32)])
+    gaps_us = np.concatenate([gaps_of(r, ok), ends_us[ends_us > 0].astype(np.uint32)])
+    gaps_us.sort()
+    return gaps_us
 
 
 def _duration_s(run: Run) -> float | None:
@@ -115,8 +117,13 @@ def _busiest_second(began: Floats, over: Floats) -> int:
     return int((begun - np.searchsorted(np.sort(last), np.sort(first))).max())
 
 
-def _milliseconds(name: str, values: NDArray[Any], per_ms: float) -> dict[str, float | None]:
-    d = describe(values[~np.isnan(values)], len(values), per_ms)
+def _known(values: Floats) -> Floats:
+    """Ascending, without NaN."""
+    return np.sort(values[~np.isnan(values)])
+
+
+def _milliseconds(name: str, ordered: NDArray[Any], per_ms: float) -> dict[str, float | None]:
+    d = of_ordered(ordered, len(ordered), per_ms)
     population = None if d.mean is None else (d.sd or 0.0) * ((d.n - 1) / d.n) ** 0.5
     stats = {"mean": d.mean, "median": d.quantiles["p50"], "std": population, "p99": d.quantiles["p99"]}
     return {f"{stat}_{name}_ms": value for stat, value in stats.items()}
