@@ -2,11 +2,72 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loadgen.client import health as module
 from loadgen.client.health import Probe
 from loadgen.plan import Window
 from loadgen.run import Health
 from loadgen.timer import LoopTimer
 from tests.virtual_loop import VirtualLoop, run_virtual
+
+
+class Machine:
+    """What the kernel counts for the process: a fake of its two clocks, in seconds."""
+
+    def __init__(self, schedstat: Path) -> None:
+        self.cpu_s = 100.0
+        self._schedstat = schedstat
+        self._waited_ns = 50_000_000_000
+        self.wait(0.0)
+
+    def process_time(self) -> float:
+        return self.cpu_s
+
+    def work(self, for_s: float) -> None:
+        self.cpu_s += for_s
+
+    def wait(self, for_s: float) -> None:
+        self._waited_ns += round(for_s * 1e9)
+        self._schedstat.write_text(f"{round(self.cpu_s * 1e9)} {self._waited_ns} 7\n")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine(tmp_path / "schedstat")
+    monkeypatch.setattr(module, "SCHEDSTAT", tmp_path / "schedstat")
+    monkeypatch.setattr(time, "process_time", machine.process_time)
+    return machine
+
+
+def probed(
+    *acts: tuple[float, Callable[[VirtualLoop], object]],
+    start_s: float = 0.0,
+    for_s: float = 1.0,
+    each: Callable[[], None] = lambda: None,
+) -> Health:
+    """The health of a run of so long, its window from `start_s`; each act at its instant."""
+    health = Health()
+
+    async def main(loop: VirtualLoop) -> None:
+        timer, window = LoopTimer(loop.now_ns), Window(round(start_s * 1e9), 0, "burst")
+        probe = Probe(window, health, origin_ns=loop.now_ns(), timer=timer, now_ns=loop.now_ns, each=each)
+        for at_s, act in acts:
+            loop.call_later(at_s, act, loop)
+        async with probe:
+            await asyncio.sleep(for_s)
+
+    run_virtual(main)
+    return health
+
+
+def blocking(for_s: float) -> Callable[[VirtualLoop], None]:
+    return lambda loop: loop.block(for_s)
 
 
 def test_a_stall_that_lasts_to_the_end_is_seen() -> None:
@@ -20,3 +81,58 @@ def test_a_stall_that_lasts_to_the_end_is_seen() -> None:
 
     run_virtual(main)
     assert (health.loop_probes, health.loop_stall_max_s) == (41, 0.4)
+
+
+def test_nothing_before_the_window_counts(machine: Machine) -> None:
+    """After a warm-up of 1.005 s that stalls, works and waits: 101 probes on time and 0.2 s of CPU."""
+    health = probed(
+        (0.5, blocking(0.3)),
+        (0.6, lambda _: machine.work(0.5)),
+        (0.6, lambda _: machine.wait(0.1)),
+        (1.5, lambda _: machine.work(0.2)),
+        start_s=1.005,
+        for_s=2.005,
+    )
+    assert (health.loop_probes, health.loop_stall_max_s, health.stalled_s) == (101, 0.0, 0.0)
+    assert health.cpu_s == pytest.approx(0.2)
+    assert health.cpu_wait_s == 0.0
+    assert health.wall_s == pytest.approx(1.0, abs=0.011)
+    assert health.busiest_share == pytest.approx(0.2, abs=0.003)
+
+
+def test_who_has_a_clock_to_look_after_is_called_all_along() -> None:
+    """Every 10 ms from the origin on, warm-up included: 0 to 1.99 s, and 2 s if that is still its turn."""
+    calls: list[None] = []
+    probed(start_s=1.0, for_s=2.0, each=lambda: calls.append(None))
+    assert len(calls) in (200, 201)
+
+
+def test_a_stall_is_told_by_what_the_process_did_in_it(machine: Machine) -> None:
+    """Late by 395 ms, in which it worked 100 and waited for a core 200: it slept through the other 95."""
+
+    def stall(loop: VirtualLoop) -> None:
+        machine.work(0.1)
+        machine.wait(0.2)
+        loop.block(0.4)
+
+    health = probed((0.305, stall))
+    assert health.stalled_s == pytest.approx(0.395)
+    assert health.stalled_waiting_s == pytest.approx(0.2)
+    assert health.stalled_asleep_s == pytest.approx(0.095)
+
+
+def test_small_lateness_is_no_stall(machine: Machine) -> None:
+    """Wakes 1.9 ms late are in the mean and are not looked into; 2.1 ms are."""
+    late = [probed((0.3049, blocking(by_s + 0.0051))) for by_s in (0.0019, 0.0021)]
+    assert [health.loop_stall_max_s for health in late] == pytest.approx([0.0019, 0.0021])
+    assert [health.stalled_s for health in late] == pytest.approx([0.0, 0.0021])
+
+
+def test_a_system_that_does_not_count_waits_leaves_them_unknown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No figure stands in for one that is not known."""
+    monkeypatch.setattr(module, "SCHEDSTAT", tmp_path / "none")
+    health = probed((0.305, blocking(0.4)))
+    assert (health.cpu_wait_s, health.stalled_waiting_s) == (None, None)
+    assert health.stalled_s == pytest.approx(0.395)

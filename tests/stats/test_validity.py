@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,6 +14,11 @@ from loadgen.stats import Finding, summarize
 from tests.records import failed, ok, run_of
 
 CALM = Health(loop_stall_mean_s=1e-4, loop_stall_p99_9_s=2e-3, loop_stall_max_s=5e-3, loop_probes=1000)
+
+
+def calm(**changes: Any) -> Health:
+    """CALM, changed as the test needs."""
+    return msgspec.structs.replace(CALM, **changes)
 
 
 def found(run: Run) -> dict[str, Finding]:
@@ -119,29 +125,144 @@ def test_rows_later_than_their_successor_was_due() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "name", "effect"),
+    ("at_limit", "beyond", "name", "effect"),
     [
-        ({"loop_stall_p99_9_s": 0.0201}, "loop_stall", "invalid"),
-        ({"loop_stall_max_s": 0.3}, "loop_stall", "invalid"),
-        ({"loop_stall_mean_s": 0.00051}, "loop_stall_itl", "invalid_itl"),
-        ({"descriptors_exhausted": True}, "descriptors_exhausted", "invalid"),
-        ({"ports_exhausted": True}, "ports_exhausted", "invalid"),
-        ({"clock_jump_s": -0.6}, "clock_jump", "invalid"),
-        ({"reads": 100, "reads_with_several_events": 7}, "client", "info"),
+        ({"loop_stall_p99_9_s": 0.02}, {"loop_stall_p99_9_s": 0.0201}, "loop_stall", "invalid"),
+        ({"loop_stall_max_s": 0.25}, {"loop_stall_max_s": 0.2501}, "loop_stall", "invalid"),
+        ({"loop_stall_mean_s": 5e-4}, {"loop_stall_mean_s": 5.01e-4}, "loop_stall_itl", "invalid_itl"),
+        ({"clock_jump_s": 0.5}, {"clock_jump_s": -0.51}, "clock_jump", "invalid"),
+        ({}, {"descriptors_exhausted": True}, "descriptors_exhausted", "invalid"),
+        ({}, {"ports_exhausted": True}, "ports_exhausted", "invalid"),
+        ({"processes": 4}, {"processes": 4, "processes_lost": 1}, "processes_lost", "invalid"),
     ],
 )
-def test_what_the_client_itself_suffered(change: dict[str, Any], name: str, effect: str) -> None:
-    """Each trouble of its own is a finding; gaps of 10 ms bear a mean stall of half a millisecond."""
+def test_what_the_client_itself_suffered(
+    at_limit: dict[str, Any], beyond: dict[str, Any], name: str, effect: str
+) -> None:
+    """Each trouble is a finding once its limit is passed; gaps of 10 ms bear a mean stall of half a
+    millisecond.
+    """
     rows = [ok(i, i / 10) for i in range(20)]
-    calm = {f: getattr(CALM, f) for f in CALM.__struct_fields__}
-    assert effects(run_of(rows, health=CALM)) == {}
-    assert effects(run_of(rows, health=Health(**calm | change))) == {name: effect}
+    assert effects(run_of(rows, health=calm(**at_limit))) == {}
+    run = run_of(rows, health=calm(**beyond))
+    assert effects(run) == {name: effect}
+    assert found(run)[name].remedy
+    assert summarize(run).validity == ("INVALID" if effect == "invalid" else "VALID")
+    assert not summarize(run).itl_valid
+
+
+@pytest.mark.parametrize(
+    ("health", "text"),
+    [
+        ({"busiest_share": 0.34}, "client: one process at 34% of a core"),
+        ({"busiest_share": 0.34, "processes": 3}, "client: 3 processes, the busiest at 34% of a core"),
+        ({"clock": "user", "reads": 100}, "client: reads stamped by our own clock"),
+        (
+            {"clock": "kernel", "reads": 1000, "reads_unstamped": 2, "reads_with_several_events": 70},
+            "client: reads stamped by the kernel, 0.2% of them not, but by our own clock, "
+            + "7.0% of reads held several events, which share one instant",
+        ),
+    ],
+)
+def test_every_run_says_what_its_client_had_to_do(health: dict[str, Any], text: str) -> None:
+    """How full it was and whose clock its reads have, as information."""
+    finding = found(run_of([ok(i, i / 10) for i in range(20)], health=calm(**health)))["client"]
+    assert (finding.effect, finding.text) == ("info", text)
+
+
+def test_a_client_that_is_full_is_a_warning_though_nothing_came_late() -> None:
+    """Nine tenths of a core are borne; beyond, the reader is told what to do."""
+    rows = [ok(i, i / 10) for i in range(20)]
+    assert effects(run_of(rows, health=calm(busiest_share=0.9))) == {"client": "info"}
+    run = run_of(rows, health=calm(busiest_share=0.91))
+    assert effects(run) == {"client": "warning"}
+    assert "91% of a core" in found(run)["client"].text
+    assert "--processes" in found(run)["client"].remedy
+
+
+# --- what held the client up --------------------------------------------------------------------------------
+
+STALLED = {"loop_stall_max_s": 0.4, "stalled_s": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("health", "words", "remedy"),
+    [
+        ({"busiest_share": 0.97}, "the client process is at its limit, 97% of a core", "--processes"),
+        (
+            {"stalled_waiting_s": 0.6, "stalled_asleep_s": 0.1},
+            "other work had the client's core for 600ms of the 1s that it was late in all",
+            "a core of its own",
+        ),
+        (
+            {"stalled_waiting_s": 0.1, "stalled_asleep_s": 0.2},
+            "the client's own work kept it busy for 700ms of the 1s",
+            "--processes",
+        ),
+        (
+            {"stalled_waiting_s": 0.1, "stalled_asleep_s": 0.8},
+            "the client was stopped or asleep (a signal, a debugger, swap, a slow disk, a paused machine)",
+            "run it again",
+        ),
+        ({"stalled_asleep_s": 0.9}, "the client did not run (other work had its core, or", "run it again"),
+    ],
+)
+def test_a_late_client_says_what_held_it_up(health: dict[str, Any], words: str, remedy: str) -> None:
+    """By most of what it did while it was late: a stall and a late send have the same cause and remedy."""
+    rows = [ok(i, i / 10, started_s=i / 10 + 0.01) for i in range(20)]
+    findings = found(run_of(rows, health=calm(**STALLED | health)))
+    for name in ("loop_stall", "send_lag"):
+        assert words in findings[name].text
+        assert remedy in findings[name].remedy
+
+
+def test_more_processes_are_no_remedy_where_each_core_has_one() -> None:
+    """Two on a machine of two cores: another machine, then."""
+    rows = [ok(i, i / 10) for i in range(20)]
+    full = calm(busiest_share=0.97, processes=2)
+    assert found(run_of(rows, health=full, host={"cpus": 2}))["client"].remedy == (
+        "use a machine with more cores, or lower the rate"
+    )
+    assert "--processes" in found(run_of(rows, health=full, host={"cpus": 4}))["client"].remedy
+
+
+# --- rows due together --------------------------------------------------------------------------------------
+
+
+def burst_of(n: int, step_us: int) -> Run:
+    """So many due at 0 s, each sent so long after the one before it, in no order of their indices."""
+    order = np.random.default_rng(1).permutation(n).tolist()
+    rows = [ok(i, 0.0, started_s=round(k * step_us / 1e6, 6), ttft_s=0.1) for i, k in enumerate(order)]
+    return run_of(rows, window_by="burst", scenario={"load": {"arrivals": {"kind": "burst"}}})
+
+
+def test_a_burst_of_a_thousand_may_leave_within_60_ms() -> None:
+    """At 60 us a row the last is on time; at 63 us a row the 990th is 2.97 ms beyond its turn."""
+    run = burst_of(1000, 60)
+    assert effects(run) == {"clump": "info"}
+    assert found(run)["clump"].text.startswith("the 1,000 requests due at 0.000 s left within 59.9ms")
+    late = found(burst_of(1000, 63))
+    assert late["send_lag"].effect == "invalid"
+    assert "2.97ms or more after their turn" in late["send_lag"].text
+
+
+def test_a_small_clump_is_not_worth_a_word() -> None:
+    """34 rows may leave within 2 ms, which is the limit anyhow; of 35 it is said how long they took."""
+    assert effects(burst_of(34, 60)) == {}
+    assert effects(burst_of(35, 60)) == {"clump": "info"}
+
+
+def test_rows_of_a_poisson_process_gain_nothing_from_their_neighbours() -> None:
+    """At 2,000 a second, 0.5 ms apart in the mean, a lag just beyond 2 ms is beyond the limit."""
+    due_s = np.unique(np.round(np.cumsum(np.random.default_rng(1).exponential(5e-4, 1000)), 6)).tolist()
+    for lag_s, is_late in ((2e-3, False), (2.001e-3, True)):
+        rows = [ok(i, d, started_s=round(d + lag_s, 6), ttft_s=0.05) for i, d in enumerate(due_s)]
+        assert ("send_lag" in found(run_of(rows, window_end_s=1.0, window_by="count"))) is is_late
 
 
 def test_small_figures_of_a_finding_have_a_unit_that_fits() -> None:
     """5 % of a median gap of 21 us are 1.05 us, not 1.05e-06 s."""
-    calm = {f: getattr(CALM, f) for f in CALM.__struct_fields__}
-    run = run_of([ok(i, i / 10, gaps_us=[21] * 3) for i in range(20)], health=Health(**calm))
+    run = run_of([ok(i, i / 10, gaps_us=[21] * 3) for i in range(20)], health=CALM)
     assert found(run)["loop_stall_itl"].text.endswith("the limit is 1.05us")
 
 
