@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -182,6 +182,19 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 Name = Annotated[str, _spelt(NAME, "1 to 64 letters, digits, dots, _ or -, the first a letter or digit")]
+
+
+def _auto_or_count(value: Any) -> Any:
+    if value == "auto" or (type(value) is int and 1 <= value <= MAX_COUNT):
+        return value
+    raise ValueError("must be auto, or a number from 1")
+
+
+Processes = Annotated[
+    int | Literal["auto"],
+    BeforeValidator(_auto_or_count),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}),
+]
 
 
 def _beside_the_scenario(value: Any, info: ValidationInfo) -> Any:

@@ -19,7 +19,6 @@ from loadgen.fields import (
     NAME,
     NO_PROXY,
     BaseUrl,
-    Count,
     CountOrZero,
     DataFile,
     Duration,
@@ -27,6 +26,7 @@ from loadgen.fields import (
     Headers,
     JsonObject,
     Name,
+    Processes,
     ProxyUrl,
     Strict,
     Variable,
@@ -104,7 +104,7 @@ class Client(Strict):
     when it had been read; `auto`: the first where it can be had.
     """
 
-    processes: Literal["auto"] | Count = Field(
+    processes: Processes = Field(
         default="auto", description="that share the plan; auto: as many as its events need, while cores last"
     )
     clock: Literal["auto", "kernel", "user"] = Field(
