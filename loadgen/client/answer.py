@@ -27,8 +27,8 @@ class Answer:
     """
 
     __slots__ = (
-        "_body", "_body_bytes", "_origin_ns", "_secrets", "ended_us", "error", "headers_us", "location",
-        "misfit", "outcome", "retry_after_s", "sent_ns", "settled", "status", "stream",
+        "_body", "_body_bytes", "_is_stream", "_origin_ns", "_secrets", "ended_us", "error", "headers_us",
+        "location", "misfit", "outcome", "retry_after_s", "sent_ns", "settled", "status", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -42,8 +42,9 @@ class Answer:
         self._origin_ns = origin_ns
         self._secrets = secrets
         self.settled = settled
-        self._body = bytearray()
-        self._body_bytes = 0
+        self._body = bytearray()  # its beginning, until an event was seen
+        self._body_bytes = 0  # of one that is no stream
+        self._is_stream = False
         self.sent_ns: int | None = None  # when the last byte of the request had left our buffers
         self.status: int | None = None
         self.location: str | None = None
@@ -68,24 +69,33 @@ class Answer:
         self.location = _text(headers, b"location") or None
         if status == 200:
             self.misfit = misfit(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
+            self._is_stream = self.misfit is None
 
     def body(self, data: bytes, at_ns: int) -> None:
         if self.outcome is not None:
             return
-        self._body_bytes += len(data)
-        if self.stream.first_event_us is None and len(self._body) < READ_BODY_BYTES:
-            self._body += data[: READ_BODY_BYTES - len(self._body)]
         if not self._is_stream:
-            if self._body_bytes > READ_BODY_BYTES:
-                self._settle(*self._by_status(), at_ns)
+            self._read_words(data, at_ns)
             return
+        stream = self.stream
+        if stream.first_event_us is None:
+            self._keep(data)
         try:
-            self.stream.feed(data, self.us(at_ns))
+            stream.feed(data, (at_ns - self._origin_ns + 500) // 1000)
         except EventTooLongError:
             self._settle(Outcome.MALFORMED, f"an event of more than {EVENT_LIMIT} bytes", at_ns)
         else:
-            if self.stream.over:
+            if stream.over:
                 self._settle(*self._by_stream(), at_ns)
+
+    def _read_words(self, data: bytes, at_ns: int) -> None:
+        self._keep(data)
+        self._body_bytes += len(data)
+        if self._body_bytes > READ_BODY_BYTES:
+            self._settle(*self._by_status(), at_ns)
+
+    def _keep(self, data: bytes) -> None:
+        self._body += data[: READ_BODY_BYTES - len(self._body)]
 
     def end(self, at_ns: int) -> None:
         """The answer is complete as HTTP goes."""
@@ -139,10 +149,6 @@ class Answer:
 
     # --- what it means --------------------------------------------------------------------------------------
 
-    @property
-    def _is_stream(self) -> bool:
-        return self.status == 200 and self.misfit is None
-
     def _settle(self, outcome: Outcome, error: str | None, at_ns: int) -> None:
         if self.outcome is None:
             self.outcome, self.ended_us = outcome, self.us(at_ns)
@@ -166,6 +172,8 @@ class Answer:
             code, message = stream.error
             refused = stream.opens_with_error and code in REFUSALS
             return (Outcome.REJECTED if refused else Outcome.STREAM_ERROR), message
+        if stream.is_torn and stream.finish_reason is None:
+            return Outcome.BROKEN, "the body ended in the midst of an event"
         if not stream.events and stream.finish_reason is None and stream.usage is None:
             return self._by_nothing()
         if stream.done or stream.finish_reason is not None:

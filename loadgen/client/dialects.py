@@ -1,9 +1,10 @@
-"""The data of one event -> what it bears, in the dialects of OpenAI-compatible servers."""
+"""The data of one event -> what it bears, in the dialects of OpenAI-compatible and two native servers."""
 
 from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any
 
@@ -12,57 +13,60 @@ import msgspec
 DONE = b"[DONE]"
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Error = tuple[int | None, str]  # code, message
 
 
-class Function(msgspec.Struct):
+class Function(msgspec.Struct, gc=False):
     name: Any = None
     arguments: Any = None
 
 
-class ToolCall(msgspec.Struct):
+class ToolCall(msgspec.Struct, gc=False):
     function: Function | None = None
 
 
-class Delta(msgspec.Struct):
+class Delta(msgspec.Struct, gc=False):
     content: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
     tool_calls: list[ToolCall] | None = None
+    function_call: Function | None = None  # the only tool call, in older words
 
 
-class Choice(msgspec.Struct):
-    """`delta` in chat completions, `text` in completions. An empty finish reason means "not finished"."""
+class Choice(msgspec.Struct, gc=False):
+    """`delta` in chat completions, `text` in completions; `message` only where no stream was meant.
+
+    An empty finish reason means "not finished".
+    """
 
     index: Any = None
     delta: Delta | None = None
     text: Any = None
+    message: Any = None
     finish_reason: str | None = None
 
 
-class CompletionDetails(msgspec.Struct):
+class CompletionDetails(msgspec.Struct, gc=False):
     reasoning_tokens: Tokens | None = None
 
 
-class PromptDetails(msgspec.Struct):
+class PromptDetails(msgspec.Struct, gc=False):
     cached_tokens: Tokens | None = None
 
 
-class Usage(msgspec.Struct):
+class Usage(msgspec.Struct, gc=False):
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
 
 
-class Chunk(msgspec.Struct):
-    """One event of a stream. `object`, `message` and `code` at the top are an error's in some servers."""
+class Chunk(msgspec.Struct, gc=False):
+    """One event of a stream."""
 
     choices: list[Choice] | None = None
     usage: Usage | None = None
     error: Any = None
-    object: Any = None
-    message: Any = None
-    code: Any = None
 
 
 class Channel(Enum):
@@ -72,67 +76,178 @@ class Channel(Enum):
     HIDDEN = "hidden"
 
 
+VISIBLE, HIDDEN = Channel.VISIBLE, Channel.HIDDEN
+
 _decode = msgspec.json.Decoder(Chunk).decode
 
 
 def read(data: bytes) -> Chunk | None:
-    """The chunk in `data`, or None where it is none. Half surrogate pairs and broken UTF-8 are let pass."""
+    """The chunk in `data`, or None where it is none."""
     try:
         return _decode(data)
-    except (msgspec.ValidationError, RecursionError):
-        return None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _read_leniently(data)
 
 
 def _read_leniently(data: bytes) -> Chunk | None:
+    """Lets pass broken UTF-8, half surrogate pairs and NaN, and does without a part of the wrong type."""
+    if not data.lstrip().startswith(b"{"):
+        return None
     try:
-        return msgspec.convert(json.loads(data.decode(errors="replace")), Chunk)
+        found = json.loads(data.decode(errors="replace"))
+        _drop_unfit(found, "usage", Usage)
+        choices = found.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                _drop_unfit(choice, "delta", Delta)
+                _drop_unfit(choice, "finish_reason", str)
+        return msgspec.convert(found, Chunk)
     except (msgspec.ValidationError, ValueError, RecursionError):
         return None
+
+
+def _drop_unfit(parts: dict[str, Any], key: str, kind: type) -> None:
+    try:
+        msgspec.convert(parts.get(key), kind | None)
+    except msgspec.ValidationError:
+        del parts[key]
+
+
+# --- tokens -------------------------------------------------------------------------------------------------
 
 
 def channel(choice: Choice) -> Channel | None:
     """The channel of the token that `choice` bears; None for role-only and empty deltas."""
     delta = choice.delta
-    if choice.text or (delta is not None and delta.content):
-        return Channel.VISIBLE
     if delta is None:
-        return None
-    if delta.reasoning_content or delta.reasoning:
-        return Channel.HIDDEN
-    for call in delta.tool_calls or ():
-        if call.function and (call.function.name or call.function.arguments):
-            return Channel.HIDDEN
-    return None
+        return VISIBLE if choice.text else None
+    content = delta.content
+    if content and (isinstance(content, str) or _of_parts(content, "text")):
+        return VISIBLE
+    if delta.reasoning_content or delta.reasoning or _of_parts(content, "thinking"):
+        return HIDDEN
+    if any(call and (call.name or call.arguments) for call in _calls(delta)):
+        return HIDDEN
+    return VISIBLE if choice.text else None
 
 
 def text(choice: Choice) -> str:
     """What `choice` adds to the text of the first answer: nothing, if it is another of several."""
     said = choice.text if choice.delta is None else choice.delta.content
-    return said if isinstance(said, str) and not choice.index else ""
+    if not isinstance(said, str):
+        said = "".join(filter(lambda part: isinstance(part, str), _of_parts(said, "text")))
+    return "" if choice.index else said
 
 
-def error_in(chunk: Chunk, data: bytes) -> tuple[int | None, str] | None:
-    """(code, message) of the error that stands in a stream instead of a chunk, or None. `data`: of the event.
-
-    An error without a text for a message is told by `data`.
-    """
-    if isinstance(chunk.error, dict):
-        return _error(chunk.error.get("code"), chunk.error.get("message"), data)
-    if chunk.error is not None:
-        return _error(None, chunk.error, data)
-    return _error(chunk.code, chunk.message, data) if chunk.object == "error" else None
+def _of_parts(content: Any, key: str) -> list[Any]:
+    """What content in parts, which is a list of objects, has under `key`."""
+    parts = content if isinstance(content, list) else ()
+    return [part[key] for part in parts if isinstance(part, dict) and part.get(key)]
 
 
-def error_text(data: bytes) -> tuple[int | None, str]:
-    """(code, message) of an event named an error: an error object, bare or wrapped, or plain words."""
-    chunk = read(data) or Chunk()
-    return error_in(chunk, data) or _error(chunk.code, chunk.message, data)
+def _calls(delta: Delta) -> list[Function | None]:
+    return [delta.function_call, *(call.function for call in delta.tool_calls or ())]
 
 
-def _error(code: Any, message: Any, data: bytes) -> tuple[int | None, str]:
+# --- native servers -----------------------------------------------------------------------------------------
+
+
+class TgiToken(msgspec.Struct, gc=False):
+    text: str
+    special: bool = False  # such as the end-of-text mark: no part of the answer
+
+
+class TgiDetails(msgspec.Struct, gc=False):
+    finish_reason: str
+    generated_tokens: Tokens
+    input_length: Tokens | None = None
+
+
+class Tgi(msgspec.Struct, gc=False):
+    """An event of text-generation-inference's `/generate_stream`. The last one has `details`."""
+
+    token: TgiToken
+    details: TgiDetails | None = None
+
+    def chunk(self) -> Chunk:
+        said, last = self.token.text, self.details
+        choice = Choice(delta=Delta(reasoning=said) if self.token.special else Delta(content=said))
+        if last is None:
+            return Chunk([choice])
+        choice.finish_reason = last.finish_reason
+        return Chunk([choice], Usage(last.input_length, last.generated_tokens))
+
+
+class LlamaCpp(msgspec.Struct, gc=False):
+    """An event of llama.cpp's `/completion`. The last one has `stop`, and counts."""
+
+    content: str
+    stop: bool
+    stop_type: str | None = None
+    stopped_limit: bool = False
+    tokens_evaluated: Tokens | None = None
+    tokens_predicted: Tokens | None = None
+
+    def chunk(self) -> Chunk:
+        at_limit = self.stopped_limit or self.stop_type == "limit"
+        finish_reason = ("length" if at_limit else "stop") if self.stop else None
+        choice = Choice(text=self.content, finish_reason=finish_reason)
+        if self.tokens_predicted is None:
+            return Chunk([choice])
+        return Chunk([choice], Usage(self.tokens_evaluated, self.tokens_predicted))
+
+
+NATIVES: tuple[type[Tgi | LlamaCpp], ...] = (Tgi, LlamaCpp)
+
+
+def native(data: bytes) -> Chunk | None:
+    """What a native server's event would be as a chunk, or None where it is no such event."""
+    for kind in NATIVES:
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(data, type=kind).chunk()
+    return None
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+class Fault(msgspec.Struct, gc=False):
+    """The top level of an error: wrapped in `error`, or bare where `object` or the event's name says so."""
+
+    error: Any = None
+    object: Any = None
+    message: Any = None
+    code: Any = None
+
+
+def error_in(data: bytes) -> Error | None:
+    """The error that stands in a stream instead of a chunk, or None."""
+    fault = _fault(data)
+    return _error(fault, data) if fault.error or fault.object == "error" else None
+
+
+def error_text(data: bytes) -> Error:
+    """The error that an event named so tells: an error object, bare or wrapped, or plain words."""
+    return _error(_fault(data), data)
+
+
+def _fault(data: bytes) -> Fault:
+    try:
+        return msgspec.convert(json.loads(data.decode(errors="replace")), Fault)
+    except (msgspec.ValidationError, ValueError, RecursionError):
+        return Fault()
+
+
+def _error(fault: Fault, data: bytes) -> Error:
+    """An error without a text for a message is told by `data`."""
+    inner, code, message = fault.error, fault.code, fault.message
+    if isinstance(inner, list) and inner:
+        inner = inner[0]
+    if isinstance(inner, dict):
+        code, message = inner.get("code", code), inner.get("message")
+    elif inner:
+        message = inner
     if isinstance(code, str) and re.fullmatch("[0-9]{1,9}", code):
         code = int(code)
     words = message if message and isinstance(message, str) else data.decode(errors="replace")
-    return code if isinstance(code, int) else None, words
+    return code if type(code) is int else None, words

@@ -6,6 +6,8 @@ from __future__ import annotations
 Event = tuple[bytes, bytes]
 
 EVENT_LIMIT = 64 * 2**20
+LF = ord("\n")
+DATA = b"data: "
 
 
 class EventTooLongError(Exception):
@@ -28,6 +30,10 @@ class Splitter:
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes. Raises EventTooLongError."""
+        lines = data.splitlines()  # of bytes: at LF, CR and CRLF, and nowhere else
+        if len(lines) == 2 and not (lines[1] or self._rest or self._drop_lf) and data[-1] == LF:
+            line = lines[0]  # the usual read: one event of one line, and nothing before or after
+            return [(b"", line[6:])] if line[:6] == DATA and line != DATA else _events([line])
         if self._drop_lf or b"\r" in data:
             data = self._unix_lines(data)
         if rest := self._rest:
@@ -38,13 +44,13 @@ class Splitter:
             rest.clear()
         *blocks, unfinished = data.split(b"\n\n")
         self._keep(unfinished)
-        return [event for block in blocks if (event := _event(block))]
+        return _events(blocks)
 
     def end(self) -> list[Event]:
         """What stood unterminated when the body ended: some servers leave out the last blank line."""
         block = bytes(self._rest)
         self._rest.clear()
-        return [event] if (event := _event(block)) else []
+        return _events([block])
 
     def _keep(self, data: bytes) -> None:
         self._rest += data
@@ -60,10 +66,19 @@ class Splitter:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
+def _events(blocks: list[bytes]) -> list[Event]:
+    """The events in blocks of lines; a block without data holds none."""
+    found: list[Event] = []
+    for block in blocks:
+        if block[:6] == DATA and block != DATA and b"\n" not in block:
+            found.append((b"", block[6:]))
+        elif event := _event(block):
+            found.append(event)
+    return found
+
+
 def _event(block: bytes) -> Event | None:
     """The event in one block of lines, or None when it holds no data."""
-    if block.startswith(b"data: ") and b"\n" not in block:
-        return (b"", block[6:]) if len(block) > 6 else None
     name, data = b"", []
     for line in block.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         field, _, value = line.partition(b":")

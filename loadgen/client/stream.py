@@ -6,10 +6,9 @@ from array import array
 from typing import Literal
 
 from loadgen.client import dialects
-from loadgen.client.dialects import Channel, Chunk, Usage
+from loadgen.client.dialects import VISIBLE, Channel, Choice, Chunk, Usage, channel, read
 from loadgen.client.sse import Event, Splitter
 
-_UINT32_MAX = 2**32 - 1
 ODD_BYTES = 64 * 1024  # kept of what was not understood
 
 
@@ -22,15 +21,16 @@ class Stream:
     """
 
     __slots__ = (
-        "_counts", "_splitter", "done", "error", "events", "finish_reason", "first_choice_us",
-        "first_event_us", "first_token_us", "first_visible_us", "gaps_us", "last_choice_us", "last_token_us",
-        "odd_chunk", "opens_with_error", "texts", "usage",
+        "_billed_events", "_counts", "_splitter", "done", "error", "events", "finish_reason",
+        "first_choice_us", "first_event_us", "first_token_us", "first_visible_us", "gaps_us", "is_torn",
+        "last_choice_us", "last_token_us", "odd_chunk", "opens_with_error", "over", "texts", "usage",
     )  # fmt: skip
 
     def __init__(self, *, keeps_text: bool = False) -> None:
         self._splitter = Splitter()
-        # Tokens so far by the usage in each token event; None as soon as one has none.
-        self._counts: array[int] | None = array("I")
+        # Tokens so far by the usage in each token event; as soon as one has none, of no use and not kept.
+        self._counts: array[int] | None = None
+        self._billed_events = 0  # token events when the last usage came
         self.events = 0  # token events
         self.gaps_us = array("I")
         self.first_event_us: int | None = None
@@ -42,14 +42,12 @@ class Stream:
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.done = False
-        self.error: tuple[int | None, str] | None = None
+        self.error: dialects.Error | None = None
         self.opens_with_error = False
+        self.over = False
+        self.is_torn = False  # the body ended in the midst of an event
         self.odd_chunk: bytes | None = None  # the first event that was no chunk
         self.texts: list[str] | None = [] if keeps_text else None
-
-    @property
-    def over(self) -> bool:
-        return self.done or self.error is not None
 
     def feed(self, data: bytes, at_us: int) -> None:
         """Raises EventTooLongError."""
@@ -57,82 +55,135 @@ class Stream:
             self._read(event, at_us)
 
     def end(self, at_us: int) -> None:
-        """The body ended properly."""
+        """The body ended properly. What then lacks its blank line is an event, if it can be read as one."""
         for event in self._splitter.end():
+            before = self.odd_chunk
             self._read(event, at_us)
+            self.is_torn, self.odd_chunk = self.odd_chunk is not before, before
 
     def _read(self, event: Event, at_us: int) -> None:
         if self.over:
             return
         name, data = event
-        if opens := self.first_event_us is None:
-            self.first_event_us = at_us
-        if data.startswith(dialects.DONE):
-            self.done = True
-        elif name == b"error":
-            self.error = dialects.error_text(data)
-        elif (chunk := dialects.read(data)) is not None:
-            self._take(chunk, data, at_us)
+        chunk = None if name == b"error" else read(data)
+        if chunk is None:
+            self._read_no_chunk(name, data)
+        elif chunk.choices and not chunk.error:
+            self._take(chunk, chunk.choices, data, at_us)
         else:
-            self._odd(data)
-        self.opens_with_error = opens and self.error is not None
+            self._read_no_choice(chunk, data, at_us)
+        if self.first_event_us is None:
+            self.first_event_us = at_us
 
-    def _take(self, chunk: Chunk, data: bytes, at_us: int) -> None:
-        if chunk.usage is not None:
-            self.usage = chunk.usage
-        if chunk.error is not None or not chunk.choices:
-            self.error = dialects.error_in(chunk, data)
-            if self.error is None and chunk.choices is None and chunk.usage is None:
-                self._odd(data)
+    def _take(self, chunk: Chunk, choices: list[Choice], data: bytes, at_us: int) -> None:
+        token: Channel | None = None
+        finish_reason: str | None = None
+        for choice in choices:
+            if choice.finish_reason:
+                finish_reason = choice.finish_reason
+            if token is not VISIBLE:
+                token = channel(choice) or token
+        if token is not None:
+            self._token(token, at_us)
+        elif not self.events and choices[0].message:
+            self._odd(data)  # an answer in one piece, not a stream
             return
         if self.first_choice_us is None:
             self.first_choice_us = at_us
         self.last_choice_us = at_us
+        if finish_reason is not None:
+            self.finish_reason = finish_reason
+        if chunk.usage is not None:
+            self._bill(chunk.usage, comes_with_token=token is not None)
         if self.texts is not None:
-            self.texts += map(dialects.text, chunk.choices)
-        token: Channel | None = None
-        for choice in chunk.choices:
-            if choice.finish_reason:
-                self.finish_reason = choice.finish_reason
-            if token is not Channel.VISIBLE:
-                token = dialects.channel(choice) or token
-        if token is not None:
-            self._token(token, chunk.usage, at_us)
+            self.texts += map(dialects.text, choices)
+
+    def _token(self, channel: Channel, at_us: int) -> None:
+        self.events += 1
+        last_us = self.last_token_us
+        self.last_token_us = at_us
+        if last_us is None:
+            self.first_token_us = at_us
+        else:
+            try:
+                self.gaps_us.append(at_us - last_us)
+            except OverflowError:
+                self._odd_gap(at_us - last_us)
+        if self.first_visible_us is None and channel is VISIBLE:
+            self.first_visible_us = at_us
+
+    def _odd_gap(self, gap_us: int) -> None:
+        """One of more than 71 minutes; or below zero, where the clock behind the stamps was set meanwhile."""
+        if gap_us < 0:
+            assert self.last_token_us is not None
+            self.last_token_us -= gap_us
+            gap_us = 0
+        else:
+            self.gaps_us = array("Q", self.gaps_us)
+        self.gaps_us.append(gap_us)
+
+    def _bill(self, usage: Usage, *, comes_with_token: bool = False) -> None:
+        """Take note of `usage`; what it leaves out stands as it was said before."""
+        before = self.usage or usage
+        for name in usage.__struct_fields__:
+            if getattr(usage, name) is None:
+                setattr(usage, name, getattr(before, name))
+        self.usage, self._billed_events = usage, self.events
+        if comes_with_token and usage.completion_tokens is not None:
+            self._count(usage.completion_tokens)
+
+    def _count(self, tokens: int) -> None:
+        if self.events == 1:
+            self._counts = array("I")
+        if self._counts is not None:
+            if len(self._counts) == self.events - 1:
+                self._counts.append(tokens)
+            else:
+                self._counts = None
+
+    # --- events without a choice ----------------------------------------------------------------------------
+
+    def _read_no_choice(self, chunk: Chunk, data: bytes, at_us: int) -> None:
+        if chunk.usage is not None:
+            self._bill(chunk.usage)
+        if chunk.choices is not None and not chunk.error:
+            return
+        if (error := dialects.error_in(data)) is not None:
+            self._fail(error)
+        elif (native := dialects.native(data)) is not None:
+            self._take(native, native.choices or [], data, at_us)
+        elif chunk.usage is None:
+            self._odd(data)
+
+    def _read_no_chunk(self, name: bytes, data: bytes) -> None:
+        if data.lstrip().startswith(dialects.DONE):
+            self.done = self.over = True
+        elif name == b"error":
+            self._fail(dialects.error_text(data))
+        else:
+            self._odd(data)
+
+    def _fail(self, error: dialects.Error) -> None:
+        self.error, self.over = error, True
+        self.opens_with_error = self.first_event_us is None
 
     def _odd(self, data: bytes) -> None:
         self.odd_chunk = self.odd_chunk or data[:ODD_BYTES]
-
-    def _token(self, channel: Channel, usage: Usage | None, at_us: int) -> None:
-        self.events += 1
-        if self.last_token_us is None:
-            self.first_token_us = at_us
-        else:
-            self._gap(at_us - self.last_token_us)
-        self.last_token_us = at_us
-        if self.first_visible_us is None and channel is Channel.VISIBLE:
-            self.first_visible_us = at_us
-        if self._counts is not None:
-            if usage is None or usage.completion_tokens is None:
-                self._counts = None
-            else:
-                self._counts.append(usage.completion_tokens)
-
-    def _gap(self, gap_us: int) -> None:
-        if gap_us > _UINT32_MAX and self.gaps_us.typecode == "I":  # 71 minutes
-            self.gaps_us = array("Q", self.gaps_us)
-        self.gaps_us.append(gap_us)
 
     # --- what it amounts to ---------------------------------------------------------------------------------
 
     @property
     def usage_tokens(self) -> int | None:
-        return None if self.usage is None else self.usage.completion_tokens
+        """The total that the server gives. What it gave before the last token and is too little is none."""
+        total = None if self.usage is None else self.usage.completion_tokens
+        is_early = total is not None and self._billed_events < self.events
+        return None if is_early and (total or 0) < self.events else total
 
     def event_tokens(self) -> int | list[int] | None:
         """Tokens of each token event: 1 for one each, a list where usage grew with each, else None."""
         if not self.events:
             return None
-        if self._counts:
+        if self._counts and len(self._counts) == self.events:
             each = [after - before for before, after in zip([0, *self._counts], self._counts, strict=False)]
             if min(each) > 0:
                 return 1 if max(each) == 1 else each
