@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.bench.measured import Figures
 from tests.bench.options import Setup, parser, setup
-from tests.bench.shot import Work, median, ratios, refer, shoot
+from tests.bench.shot import lasting, median, ratios, refer, shoot
 
 LADDER = (1_000, 5_000, 20_000, 40_000, 60_000)  # events per second
 TOKENS = 100
@@ -19,8 +19,7 @@ TOKENS = 100
 
 def rung(events_per_s: int, seconds: float, asked: Setup) -> dict[str, Any]:
     """All runs of one rate; those of the reference in between, so that both meet the same machine."""
-    rps = events_per_s / TOKENS
-    work = Work(max(2, round(rps * seconds)), TOKENS, rps)
+    work = lasting(seconds, events_per_s / TOKENS, TOKENS)
     ours: list[Figures] = []
     theirs: list[Figures] = []
     for i in range(asked.runs):

@@ -62,11 +62,11 @@ def off_truth(records: Records, origin_ns: int, log: Path) -> Figures:
 def _arrivals(records: Records, truth: Truth) -> Figures:
     known = [i for i, name in enumerate(records.request_id) if name in truth.place]
     arrived_s = truth.read_ns[[truth.place[records.request_id[i]] for i in known]] / 1e9
-    span_s = _span(arrived_s)
+    span_s, planned_s = _span(arrived_s), _span(records.due_s[known])
     return {
         "arrived": len(known),
         "arrivals_within_ms": round(1e3 * span_s, 2),
-        "rate_kept": round(_span(records.due_s[known]) / span_s, 4) if span_s else None,
+        "rate_kept": round(planned_s / span_s, 4) if span_s and planned_s else None,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -56,7 +57,7 @@ class Server:
             _wait_ready(process, port)
             yield served
         finally:
-            process.terminate()
+            os.kill(process.pid, signal.SIGTERM)  # Popen.terminate would reap one that has ended
             assert process.stdin is not None
             process.stdin.close()
             served.cpu_s = _reap(process)

@@ -39,6 +39,10 @@ class Work:
         ]
 
 
+def lasting(seconds: float, rps: float, tokens: int) -> Work:
+    return Work(max(2, round(rps * seconds)), tokens, rps)
+
+
 def shoot(work: Work, setup: Setup, seed: int) -> Figures:
     """What loadgen claimed, what it cost and, where the server keeps a log, how far off it was."""
     with tempfile.TemporaryDirectory() as scratch:
