@@ -159,8 +159,10 @@ def test_what_the_client_itself_suffered(
         ({"clock": "user", "reads": 100}, "client: reads stamped by our own clock"),
         (
             {"clock": "kernel", "reads": 1000, "reads_unstamped": 2, "reads_with_several_events": 70},
-            "client: reads stamped by the kernel, 0.2% of them not, but by our own clock, "
-            + "7.0% of reads held several events, which share one instant",
+            (
+                "client: reads stamped by the kernel, 0.2% of them not, but by our own clock, "
+                "7.0% of reads held several events, which share one instant"
+            ),
         ),
     ],
 )
