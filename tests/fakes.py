@@ -85,7 +85,7 @@ Script = Answer | Sequence[Answer]  # a sequence is played in order; its last an
 
 
 class ScriptedServer:
-    """An async context manager that listens on 127.0.0.1 and plays a script to each request.
+    """An async context manager that listens on 127.0.0.1 or a Unix socket and plays a script to each request.
 
     `script` answers every path, or maps paths (without query) to scripts; other paths get a 404. `on_accept`
     says, by the connection's number from 0, whether to serve it, close it or reset it at once.
@@ -97,6 +97,7 @@ class ScriptedServer:
         *,
         port: int = 0,
         tls: ssl.SSLContext | None = None,
+        unix_socket: Path | None = None,
         on_accept: Callable[[int], Literal["serve", "close", "abort"]] = lambda _: "serve",
     ) -> None:
         self.requests: list[Received] = []
@@ -104,6 +105,7 @@ class ScriptedServer:
         self.port = port
         self.on_accept = on_accept
         self._tls = tls
+        self._unix_socket = unix_socket
         self._routes = script if isinstance(script, Mapping) else None
         scripts = script.items() if isinstance(script, Mapping) else [("", script)]
         self._answers = {path: _endless(one) for path, one in scripts}
@@ -114,6 +116,10 @@ class ScriptedServer:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
+        if self._unix_socket is not None:
+            path = str(self._unix_socket)
+            self._server = await loop.create_unix_server(lambda: _Connection(self), path, ssl=self._tls)
+            return self
         self._server = await loop.create_server(
             lambda: _Connection(self), "127.0.0.1", self.port, ssl=self._tls
         )
