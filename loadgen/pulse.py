@@ -102,7 +102,7 @@ class Pulse:
         self._due: list[tuple[int, int, _Stream]] = []  # a heap: when, number, whose next token
         self._streams: list[_Stream] = []
         self._late_ns = array("q")
-        self._cpu_s: list[float] = []  # used when the first request had come, and when the last token went
+        self._cpu_s: list[float] = []  # used when the first request had come, and when the last answer ended
         self._wall_s: list[float] = []
         self._connections: set[_Connection] = set()
         self._loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ class Pulse:
             file.writelines(stream.row() for stream in self._streams)
 
     def kept_time(self) -> dict[str, Any]:
-        """`late_us`: token written - due. `cpu_share`: of a core, first request to last token."""
+        """`late_us`: token written - due. `cpu_share`: of a core, from the first request to the last end."""
         late_us = np.array(self._late_ns) / 1e3
         p50, p99, most = np.percentile(late_us, (50, 99, 100)).tolist() if len(late_us) else (None,) * 3
         spent = [b - a for a, b in (self._cpu_s, self._wall_s)] if len(self._cpu_s) == 2 else []
@@ -182,11 +182,9 @@ class Pulse:
                 heappop(due)
             else:
                 heapreplace(due, (next_ns, number, stream))
-        if not due:
-            self._note_cpu(1)
-        elif due[0][0] <= clock():
+        if due and due[0][0] <= clock():
             self._loop.call_soon(self._write_due)
-        else:
+        elif due:
             self._alarm.set(due[0][0])
 
     def _write(self, stream: _Stream, due_ns: int) -> int | None:
@@ -205,6 +203,7 @@ class Pulse:
             stream.left -= 1
             if not stream.left:
                 stream.connection.write(written + _end(len(stamps), is_chat=stream.is_chat))
+                self._note_cpu(1)
                 return None
             due_ns += next(self._gaps_ns)
         stream.connection.write(written)

@@ -1,0 +1,312 @@
+"""The instrument's own error on this machine: our client against a server that knows what is true.
+
+A ladder of rates, each a run of its own against `loadgen.pulse` in another process, until one is too much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import platform
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import msgspec
+
+from loadgen import __version__, drive
+from loadgen.client import Counters, Stop
+from loadgen.run import Run, write_whole, writing
+from loadgen.scenario import Scenario, ScenarioError, build
+from loadgen.stats import summarize
+from loadgen.stats.truth import Accuracy, Spread, Truth, errors, read_truth
+from loadgen.workload import draw
+from loadgen.workload.demand import Demand
+
+SCHEMA = 1
+LATE_US = 1000.0  # a server whose p99 is later than this is behind
+BUSY = 0.95  # of a core
+SHORT = 0.97  # of the rate asked for; less was not reached
+NEAR = 0.8  # of a ceiling: time to warn
+END_S = 30.0  # for the server to write its log
+
+Clock = Literal["auto", "kernel", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Rates to try, lowest first: of token events, or of requests with one token each."""
+
+    of: Literal["events", "requests"]
+    rates: tuple[int, ...]
+    tokens: int  # of each answer
+    ttft_ms: float
+    warmup_s: float  # until as many streams are open as will be
+    window_s: float
+
+    def scenario(self, rate: int, url: str, clock: Clock) -> Scenario:
+        load = {
+            "arrivals": {"kind": "poisson", "rate": rate / self.tokens},
+            "warmup": f"{self.warmup_s}s",
+            "duration": f"{self.window_s}s",
+            "prompt_tokens": 1,
+            "output_tokens": self.tokens,
+        }
+        return build(
+            {
+                "name": f"{self.of}-{rate}",
+                "target": {"base_url": url, "model": "pulse"},
+                "client": {"processes": 1, "clock": clock},
+                "load": load,
+            }
+        )
+
+
+LADDERS = (
+    Ladder("events", (1000, 5000, 10_000, 20_000, 40_000, 60_000, 80_000, 120_000), 64, 50.0, 0.8, 2.0),
+    Ladder("requests", (500, 1000, 2000, 4000, 6000, 8000, 10_000), 1, 10.0, 0.3, 1.5),
+)
+QUICK = (
+    Ladder("events", (5000, 20_000, 40_000), 64, 50.0, 0.7, 1.0),
+    Ladder("requests", (1000, 4000), 1, 10.0, 0.2, 0.8),
+)
+
+
+class Rung(msgspec.Struct, frozen=True, kw_only=True):
+    """One rate of a ladder, and what came of it. `limit`: which side could not do more, None: neither.
+
+    `held`: the run can be trusted, and every token event is accounted for. `*_cpu_share`: of a core.
+    `server_late_us`: how long after they were due the server wrote its tokens.
+    """
+
+    of: Literal["events", "requests"]
+    asked_per_s: float
+    reached_per_s: float
+    held: bool
+    findings: list[str]
+    limit: Literal["client", "server"] | None
+    clock: Literal["kernel", "user"]
+    accuracy: Accuracy
+    client_cpu_share: float | None
+    server_cpu_share: float | None
+    server_late_us: Spread
+
+
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
+    """The highest rate that held, and how far off the client was there and at about half of it.
+
+    `at_least`: the client itself may do more; the server could not, or nothing higher was tried.
+    """
+
+    per_s: float
+    at_least: bool
+    at_ceiling: Accuracy
+    half_per_s: float
+    at_half: Accuracy
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process of this client can do on one machine, and how well. None: not even the lowest rate.
+
+    `clock`: whose instants its reads had. `load_average`: of the last minute before, None where unknown.
+    """
+
+    schema: int = SCHEMA
+    taken_at: str
+    host: str
+    cpus: int
+    python: str
+    loadgen: str
+    clock: Literal["kernel", "user"]
+    load_average: float | None
+    rungs: list[Rung]
+    events: Ceiling | None
+    requests: Ceiling | None
+
+    def save(self, path: Path) -> None:
+        """Raises WriteError."""
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+    def is_of_here(self, clock: Clock) -> bool:
+        """Whether it was taken on this host, by this version, with the clock that a run asks for."""
+        here = (platform.node(), os.cpu_count() or 1, __version__)
+        return (self.host, self.cpus, self.loadgen) == here and clock in ("auto", self.clock)
+
+
+def load(path: Path) -> Calibration:
+    """A saved one. Raises ScenarioError where it is none, or of another schema."""
+    again = "run loadgen calibrate again"
+    try:
+        text = path.read_bytes()
+        schema = msgspec.json.decode(text, type=dict[str, Any]).get("schema")
+        if schema != SCHEMA:
+            raise ScenarioError(f"{path}: schema {schema} is not {SCHEMA}: {again}")
+        return msgspec.json.decode(text, type=Calibration)
+    except OSError as problem:
+        raise ScenarioError(f"{path}: cannot be read: {problem.strerror}") from None
+    except msgspec.DecodeError as problem:
+        raise ScenarioError(f"{path}: not a calibration: {problem}: {again}") from None
+
+
+def concluded(rungs: list[Rung], load_average: float | None) -> Calibration:
+    """What the rungs say, taken here and now."""
+    return Calibration(
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        host=platform.node(),
+        cpus=os.cpu_count() or 1,
+        python=platform.python_version(),
+        loadgen=__version__,
+        clock=rungs[0].clock,
+        load_average=load_average,
+        rungs=rungs,
+        events=ceiling([rung for rung in rungs if rung.of == "events"]),
+        requests=ceiling([rung for rung in rungs if rung.of == "requests"]),
+    )
+
+
+def ceiling(rungs: list[Rung]) -> Ceiling | None:
+    """Of one ladder, lowest first."""
+    held = [rung for rung in rungs if rung.held]
+    if not held:
+        return None
+    top = held[-1]
+    half = min(held, key=lambda rung: abs(rung.reached_per_s - top.reached_per_s / 2))
+    return Ceiling(
+        per_s=top.reached_per_s,
+        at_least=rungs[-1].limit != "client",
+        at_ceiling=top.accuracy,
+        half_per_s=half.reached_per_s,
+        at_half=half.accuracy,
+    )
+
+
+def beyond(demand: Demand, found: Calibration, processes: int) -> list[str]:
+    """What to know before a plan of such a demand, shared by so many processes, is sent."""
+    each, said = demand.of_each(processes), []
+    for what, needed, limit in (
+        ("requests/s", each.requests_rps, found.requests),
+        ("token events/s", each.events_per_s, found.events),
+    ):
+        if limit is None or needed <= NEAR * limit.per_s:
+            continue
+        wanted = math.ceil(processes * needed / (NEAR * limit.per_s))
+        more = f"--processes {wanted}, " if wanted <= found.cpus else ""
+        most = "at least " if limit.at_least else ""
+        said.append(
+            f"the client may be the limit: {needed:,.0f} {what} a process are expected, and one reaches "
+            f"{most}{limit.per_s:,.0f} on this machine (loadgen calibrate): {more}another machine, or fewer "
+            "requests"
+        )
+    return said
+
+
+# --- the runs -----------------------------------------------------------------------------------------------
+
+
+async def climb(ladder: Ladder, clock: Clock = "auto") -> AsyncIterator[Rung]:
+    """Rung after rung, up to the first that did not hold or that the server could not give.
+
+    Such a one is tried twice, since other work on the machine may have come between. Server and client have
+    a core each, where there are two.
+    """
+    for rate in ladder.rates:
+        rung = await _tried(ladder, rate, clock)
+        if rung.limit is not None:
+            rung = await _tried(ladder, rate, clock)
+        yield rung
+        if rung.limit is not None:
+            return
+
+
+async def _tried(ladder: Ladder, rate: int, clock: Clock) -> Rung:
+    with TemporaryDirectory(prefix="loadgen-calibrate-") as scratch:
+        log, folder = Path(scratch, "truth.csv"), Path(scratch, "run")
+        async with _pulse(log, ladder.ttft_ms) as (url, process):
+            scenario = ladder.scenario(rate, url, clock)
+            assert scenario.target is not None
+            order = drive.Order(scenario, draw(scenario), folder, scenario.name)
+            with _a_core_each(process.pid):
+                run = await drive.fire(
+                    *(order, scenario.target),
+                    preflight=None,
+                    api_key=None,
+                    counters=Counters(),
+                    stop=Stop(),
+                )
+            kept, _ = await asyncio.wait_for(process.communicate(b""), END_S)
+        return judged(ladder, rate, run, read_truth(log), msgspec.json.decode(kept, type=KeptTime))
+
+
+@asynccontextmanager
+async def _pulse(log: Path, ttft_ms: float) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+    """The pulse server in a process of its own: its URL, and the process, which ends with its stdin."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "loadgen.pulse", "--log", str(log), "--ttft-ms", str(ttft_ms)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # a Ctrl-C is meant for us
+    )
+    assert process.stdout is not None
+    try:
+        if not (url := (await process.stdout.readline()).decode().strip()):
+            raise RuntimeError("the pulse server did not start; its message stands above")
+        yield url, process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@contextmanager
+def _a_core_each(pid: int) -> Iterator[None]:
+    """The server's process on the last of our cores and ourselves on the first, where there are two."""
+    cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
+    if len(cores) < 2:
+        yield
+        return
+    os.sched_setaffinity(pid, cores[-1:])
+    os.sched_setaffinity(0, cores[:1])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+class KeptTime(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pulse server says of itself as it ends."""
+
+    late_us: Spread
+    cpu_share: float | None
+
+
+def judged(ladder: Ladder, rate: int, run: Run, truth: Truth, server: KeptTime) -> Rung:
+    """What came of a run at one rate, and whose limit it was."""
+    summary, origin_ns, health = summarize(run), run.header.clock_origin_monotonic_ns, run.header.health
+    assert origin_ns is not None
+    assert health is not None
+    accuracy = errors(run.records, origin_ns, truth).accuracy()
+    held = summary.validity == "VALID" and not accuracy.unmatched and not accuracy.miscounted
+    reached_per_s = summary.output_tokens_per_s or 0.0
+    behind = (server.late_us.p99 or 0.0) > LATE_US or (server.cpu_share or 0.0) > BUSY
+    short = not held or reached_per_s < SHORT * rate
+    return Rung(
+        of=ladder.of,
+        asked_per_s=rate,
+        reached_per_s=reached_per_s,
+        held=held,
+        findings=[finding.text for finding in summary.findings if finding.effect == "invalid"],
+        limit="server" if behind and short else None if held else "client",
+        clock=health.clock or "user",
+        accuracy=accuracy,
+        client_cpu_share=health.busiest_share,
+        server_cpu_share=server.cpu_share,
+        server_late_us=server.late_us,
+    )
