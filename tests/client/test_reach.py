@@ -142,7 +142,7 @@ async def test_a_socket_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("user", [None, "me@us:p:w"])
 async def test_a_plain_server_through_a_proxy(user: str | None) -> None:
-    """The proxy gets the whole URL and who asks; the server gets neither. Names are the proxy's to look up."""
+    """The proxy gets the whole URL and who asks; the server gets neither. Names are the proxy's to find."""
     async with ScriptedServer(ROUTES) as server, ProxyServer(user) as proxy:
         url = proxy.url.replace("//", "//me%40us:p%3Aw@") if user else proxy.url
         base_url = f"http://gpu.invalid:{server.port}"
