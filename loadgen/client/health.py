@@ -27,8 +27,8 @@ class Probe:
     """Wakes every 10 ms of a fixed schedule and notes how late it was: what a stalled loop does to each read.
 
     A stall makes every probe that fell due in it late, so that it weighs by its length. What counts begins
-    with the window and goes on until the probe is left, for answers are read as long as the last one streams;
-    `each` is called at every wake, from the origin on.
+    with the window and goes on until `end`, or until the probe is left, for answers are read as long as the
+    last one streams. `each` is called at every wake, from the origin on.
     """
 
     def __init__(
@@ -58,13 +58,18 @@ class Probe:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
+        self.end()
         with suppress(asyncio.CancelledError):
             await self._task
-        self._note()  # a stall may have lasted until here
-        self._report()
         if self._schedstat is not None:
             self._schedstat.close()
+
+    def end(self) -> None:
+        """The last answer that counts is over: what the loop does from here on harms no figure."""
+        if not self._task.cancelling():
+            self._task.cancel()
+            self._note()  # a stall may have lasted until here
+            self._report()
 
     async def _run(self) -> None:
         while True:

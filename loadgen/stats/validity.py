@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Floats, Outcome
@@ -27,15 +28,16 @@ def judge_validity(
     run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, certificate: Certificate
 ) -> list[Finding]:
     """What speaks against the run's figures, or what a reader should know of them; empty for a clean run."""
-    health, held_up_by = run.header.health or Health(), cause(run)
-    found = [*_wholeness(run), *_send_lag(run, metrics, offered_rps, held_up_by), *_clump(run)]
-    found += [*_sent(run, held_up_by.less), *_stuck(run), *_tokens(run), *_zero_gaps(run)]
-    found += [
-        *_arrivals(certificate),
-        *_stalls(health, metrics, held_up_by),
-        *_client(health, held_up_by.less),
-    ]
+    health, why = run.header.health or Health(), cause(run)
+    late = _explained([*_send_lag(run, metrics, offered_rps), *_stalls(health, metrics)], why)
+    found = [*_wholeness(run), *late, *_clump(run), *_sent(run, why.less), *_stuck(run), *_tokens(run)]
+    found += [*_zero_gaps(run, late), *_arrivals(certificate), *_client(health, why.less)]
     return [*found, *_load_of_client(run, health)]
+
+
+def _explained(late: list[Finding], why: Cause) -> list[Finding]:
+    """The first with cause and remedy, which are those of all."""
+    return [replace(f, text=f"{f.text}{why.words}", remedy=why.remedy) for f in late[:1]] + late[1:]
 
 
 def _wholeness(run: Run) -> Iterator[Finding]:
@@ -65,9 +67,7 @@ def _wholeness(run: Run) -> Iterator[Finding]:
         yield _info("torn_line", "the last line of records.jsonl was cut short and is left out")
 
 
-def _send_lag(
-    run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, why: Cause
-) -> Iterator[Finding]:
+def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None) -> Iterator[Finding]:
     r = run.records
     rows = r.measured & ~np.isnan(r.started_s)
     lag_s = span_s(r.started_s, r.ready_s)[rows]
@@ -76,10 +76,10 @@ def _send_lag(
     if len(lag_s) and (p99_s := _p99_but_one(lag_s)) > limit_s:
         late = f"{(lag_s >= p99_s).sum()} of {len(lag_s)}" if len(lag_s) < 100 else "1 % of"
         text = f"{late} requests were sent {about(p99_s)} or more after {_when(run)}"
-        yield _invalid("send_lag", f"{text}; the limit is {about(limit_s)}{why.words}", why.remedy)
+        yield _invalid("send_lag", f"{text}; the limit is {about(limit_s)}")
     if offered_rps and len(lag_s) and (share := (lag_s > 1 / offered_rps).mean()) > LIMITS.late_rows:
         text = f"{share:.1%} of requests were sent over one mean arrival gap ({about(1 / offered_rps)}) late"
-        yield _invalid("send_order", f"{text}; the limit is {LIMITS.late_rows:.0%}{why.words}", why.remedy)
+        yield _invalid("send_order", f"{text}; the limit is {LIMITS.late_rows:.0%}")
 
 
 def _when(run: Run) -> str:
@@ -185,7 +185,7 @@ def _off(got: Floats, asked: Floats) -> float:
     return float(np.abs(got - asked)[known].sum() / total) if total else 0.0
 
 
-def _zero_gaps(run: Run) -> Iterator[Finding]:
+def _zero_gaps(run: Run, late: list[Finding]) -> Iterator[Finding]:
     r = run.records
     rows = r.answered & (r.gap_count >= LIMITS.zero_gaps_from)
     gaps = gaps_of(r, rows)
@@ -196,7 +196,9 @@ def _zero_gaps(run: Run) -> Iterator[Finding]:
             effect="warning",
             text=f"{share:.0%} of token events came together with the one before; the limit is "
             f"{LIMITS.zero_gaps:.0%}. ITL is not judged",
-            remedy="something between buffers the stream, or the server fakes it: ask it without the proxy",
+            remedy="the client read late: see above"
+            if late
+            else "something between buffers the stream, or the server fakes it: ask it without the proxy",
         )
 
 
@@ -264,32 +266,28 @@ def _share(part: int, whole: int) -> str:
     return f"{share:.1%}" if share >= 0.001 else "under 0.1%"
 
 
-def _stalls(health: Health, metrics: Mapping[str, Distribution], why: Cause) -> Iterator[Finding]:
+def _stalls(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Finding]:
     for name, stall_s, limit_s in (
         ("p99.9", health.loop_stall_p99_9_s, LIMITS.stall_p99_9_s),
         ("maximum", health.loop_stall_max_s, LIMITS.stall_max_s),
     ):
         if stall_s is not None and stall_s > limit_s:
             text = f"the client's event loop stalled {about(stall_s)} ({name}); the limit is {about(limit_s)}"
-            yield _invalid("loop_stall", f"{text}{why.words}", why.remedy)
+            yield _invalid("loop_stall", text)
     # A gap is off by about as much as its events were read late: by the mean stall, not the rare worst one.
     gap_s, mean_s = metrics["chunk_gap_s"].quantiles["p50"], health.loop_stall_mean_s
-    if gap_s is not None and mean_s is not None and mean_s > LIMITS.stall_of_gap * gap_s:
+    if gap_s and mean_s is not None and mean_s > LIMITS.stall_of_gap * gap_s:
         text = f"the client's event loop was {about(mean_s)} late in the mean; for gaps of {about(gap_s)}"
         limit_s = LIMITS.stall_of_gap * gap_s
-        yield Finding(
-            name="loop_stall_itl",
-            effect="invalid_itl",
-            text=f"{text} (median) the limit is {about(limit_s)}{why.words}",
-            remedy=why.remedy,
-        )
+        text += f" (median) the limit is {about(limit_s)}"
+        yield Finding(name="loop_stall_itl", effect="invalid_itl", text=text)
 
 
 def _exhausted(what: str, remedy: str) -> Finding:
     return _invalid(f"{what}_exhausted", f"the client ran out of {what}; the server is not to blame", remedy)
 
 
-def _invalid(name: str, text: str, remedy: str) -> Finding:
+def _invalid(name: str, text: str, remedy: str = "") -> Finding:
     return Finding(name=name, effect="invalid", text=text, remedy=remedy)
 
 

@@ -83,6 +83,23 @@ def test_a_stall_that_lasts_to_the_end_is_seen() -> None:
     assert (health.loop_probes, health.loop_stall_max_s) == (41, 0.4)
 
 
+def test_a_stall_after_the_end_is_no_stall() -> None:
+    """To cut a thousand requests of the tail takes a while, and harms no answer that counts."""
+    health = Health()
+
+    async def main(loop: VirtualLoop) -> None:
+        timer, window = LoopTimer(loop.now_ns), Window(0, 0, "burst")
+        probe = Probe(window, health, origin_ns=loop.now_ns(), timer=timer, now_ns=loop.now_ns)
+        async with probe:
+            await asyncio.sleep(0.1)
+            probe.end()
+            loop.block(0.4)
+
+    run_virtual(main)
+    assert health.wall_s == pytest.approx(0.1)
+    assert health.loop_stall_max_s == pytest.approx(0.0, abs=1e-6)
+
+
 def test_nothing_before_the_window_counts(machine: Machine) -> None:
     """After a warm-up of 1.005 s that stalls, works and waits: 101 probes on time and 0.2 s of CPU."""
     health = probed(
