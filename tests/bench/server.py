@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.bench.process import Place
 
-PULSE = f"{sys.executable} -m loadgen.pulse --port {{port}} --log {{log}} --ttft-ms 50 --gap-ms {{gap_ms}}"
+PULSE = f"{shlex.quote(sys.executable)} -m loadgen.pulse --port {{port}} --log {{log}} --gap-ms {{gap_ms}}"
 """Our own: quick to start, always at hand, and slower than a server in C."""
 
 

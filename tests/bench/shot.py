@@ -72,6 +72,8 @@ def _figures(run: Run, summary: Summary, spent: Spent, served: Served, load_aver
         "because": "; ".join(f.name for f in summary.findings if f.effect.startswith("invalid")),
         "load_average": round(load_average, 2),
         "clock": health.clock,
+        "reads_unstamped": health.reads_unstamped,
+        "processes": health.processes,
         "in_flight_max": health.in_flight_max,
         "reads_with_several_events": round(health.reads_with_several_events / max(1, health.reads), 4),
         "cpu_per_event_us": _each_us(health.cpu_s, events),
