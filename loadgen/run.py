@@ -7,7 +7,6 @@ NaN and infinity are written as null.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 from collections.abc import Iterator
@@ -230,11 +229,10 @@ def load(folder: Path) -> Run:
     if not path.is_file():
         raise ScenarioError(f"{folder} is not a whole run folder: it has no records.jsonl")
     lines = _Lines(path)
-    with _gc_paused():
-        try:
-            records = Records.from_records(lines)
-        except ValueError as problem:
-            raise ScenarioError(f"{path}: {problem}") from None
+    try:
+        records = Records.from_records(lines)
+    except ValueError as problem:
+        raise ScenarioError(f"{path}: {problem}") from None
     _refuse_twins(records, path)
     _refuse_contradictions(records, path)
     return Run(header, records, lines.torn)
@@ -308,15 +306,3 @@ def _contradictions(r: Records) -> Iterator[tuple[str, Mask]]:
 
 def _gap_sums_us(r: Records) -> Floats:
     return np.concatenate([block.sums_by_row(block.gaps_us.astype(float)) for block in r.blocks()])
-
-
-@contextmanager
-def _gc_paused() -> Iterator[None]:
-    """Millions of objects that all live: looking for cycles among them would take most of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
