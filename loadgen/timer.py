@@ -1,5 +1,5 @@
-"""Waiting for an instant of the monotonic clock, far more exactly than by an event loop's own timers; and
-keeping the garbage collector from coming between.
+"""Instants of the monotonic clock, kept far more exactly than by an event loop's own timers; and keeping the
+garbage collector from coming between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,104 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
+
+Rings = Callable[[], object]
+
+
+class Alarm(Protocol):
+    """Calls what it was made with, on the loop, at the instant that was set last; None: at none."""
+
+    def set(self, at_ns: int | None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class LoopAlarm:
+    """By the loop's `call_later`, with the loop's resolution: it may ring a little early."""
+
+    def __init__(self, rings: Rings, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._rings = rings
+        self._now_ns = now_ns
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, at_ns: int | None) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if at_ns is not None:
+            self._handle = self._loop.call_later(max(0, at_ns - self._now_ns()) / 1e9, self._rings)
+
+    def close(self) -> None:
+        self.set(None)
+
+
+class _Itimerspec(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns")]
+
+
+class FdAlarm:
+    """By a Linux timerfd that the loop watches.
+
+    How late the loop is woken is learned, and it asks to be woken so much earlier; what is then left, at
+    most 100 us, it lets others run. It never rings early.
+    """
+
+    _CLOCK_MONOTONIC = 1  # the clock of perf_counter_ns on Linux
+    _ABSOLUTE = 1
+    _EARLIEST_NS = 100_000
+
+    def __init__(self, rings: Rings) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)  # os.timerfd_create came with Python 3.13
+        self._fd = self._libc.timerfd_create(self._CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+        self._rings = rings
+        self._loop = asyncio.get_running_loop()
+        self._at_ns: int | None = None
+        self._early_ns = 0
+        self._spec = _Itimerspec(0, 0, 0, 0)
+        self._loop.add_reader(self._fd, self._expired)
+
+    def set(self, at_ns: int | None) -> None:
+        self._at_ns = at_ns
+        spec = self._spec
+        spec.at_s, spec.at_ns = (  # zero disarms
+            (0, 0) if at_ns is None else divmod(max(at_ns - self._early_ns, 1), 1_000_000_000)
+        )
+        if self._libc.timerfd_settime(self._fd, self._ABSOLUTE, ctypes.byref(spec), None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+    def _expired(self) -> None:
+        try:
+            os.read(self._fd, 8)
+        except BlockingIOError:  # set anew since it expired
+            return
+        if (at_ns := self._at_ns) is None:
+            return
+        late_ns = time.perf_counter_ns() - (at_ns - self._early_ns)
+        self._early_ns += (min(late_ns, self._EARLIEST_NS) - self._early_ns) // 8
+        self._ring_at(at_ns)
+
+    def _ring_at(self, at_ns: int) -> None:
+        if self._at_ns != at_ns:  # set anew meanwhile
+            return
+        if time.perf_counter_ns() < at_ns:
+            self._loop.call_soon(self._ring_at, at_ns)
+        else:
+            self._at_ns = None
+            self._rings()
+
+    def close(self) -> None:
+        self._at_ns = None
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+
+def new_alarm(rings: Rings) -> Alarm:
+    return FdAlarm(rings) if sys.platform == "linux" else LoopAlarm(rings)
 
 
 class Timer(Protocol):
@@ -30,79 +127,40 @@ class Timer(Protocol):
     def close(self) -> None: ...
 
 
-class LoopTimer:
-    """By the loop's `call_later`, with the loop's resolution."""
+class AlarmTimer:
+    """Waits for an alarm."""
 
-    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        alarm: Callable[[Rings], Alarm] = new_alarm,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
         self.now_ns = now_ns
         self._waiter: asyncio.Future[None] | None = None
+        self._alarm = alarm(self.ring)
 
     async def until(self, at_ns: int | None) -> None:
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        handle = None if at_ns is None else loop.call_later(max(0, at_ns - self.now_ns()) / 1e9, self.ring)
-        try:
-            await self._waiter
-        finally:
-            if handle is not None:
-                handle.cancel()
-
-    def ring(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def close(self) -> None:
-        pass
-
-
-class _Itimerspec(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns")]
-
-
-class TimerFd:
-    """By a Linux timerfd that the loop watches: wakes within tens of microseconds, at little cost."""
-
-    _CLOCK_MONOTONIC = 1  # the clock of perf_counter_ns on Linux
-    _ABSOLUTE = 1
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)  # os.timerfd_create came with Python 3.13
-        self._fd = self._libc.timerfd_create(self._CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._fd < 0:
-            raise OSError(ctypes.get_errno(), "timerfd_create")
-        self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] | None = None
-        self._loop.add_reader(self._fd, self._expired)
-
-    def now_ns(self) -> int:
-        return time.perf_counter_ns()
-
-    async def until(self, at_ns: int | None) -> None:
-        self._waiter = self._loop.create_future()
-        seconds, ns = divmod(0 if at_ns is None else max(at_ns, 1), 1_000_000_000)  # zero disarms
-        spec = _Itimerspec(0, 0, seconds, ns)
-        if self._libc.timerfd_settime(self._fd, self._ABSOLUTE, ctypes.byref(spec), None) != 0:
-            raise OSError(ctypes.get_errno(), "timerfd_settime")
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._alarm.set(at_ns)
         await self._waiter
 
-    def _expired(self) -> None:
-        try:
-            os.read(self._fd, 8)
-        except BlockingIOError:  # set anew since it expired
-            return
-        self.ring()
-
     def ring(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def close(self) -> None:
-        self._loop.remove_reader(self._fd)
-        os.close(self._fd)
+        self._alarm.close()
+
+
+class LoopTimer(AlarmTimer):
+    """Waits with the loop's own resolution, by a clock of one's own."""
+
+    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        super().__init__(partial(LoopAlarm, now_ns=now_ns), now_ns)
 
 
 def new_timer() -> Timer:
-    return TimerFd() if sys.platform == "linux" else LoopTimer()
+    return AlarmTimer()
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 
 import pytest
 
-from loadgen.timer import LoopTimer, Timer, new_timer
+from loadgen.timer import Alarm, FdAlarm, LoopAlarm, LoopTimer, Rings, Timer, new_alarm, new_timer
 
 KINDS: list[Callable[[], Timer]] = [new_timer, LoopTimer]
 
@@ -95,4 +96,35 @@ async def test_the_beginning_of_time_has_passed(timer: Timer) -> None:
 async def test_systems_without_timerfd_use_the_loops_own_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on systems other than Linux."""
     monkeypatch.setattr("sys.platform", "darwin")
-    assert isinstance(new_timer(), LoopTimer)
+    assert isinstance(new_alarm(lambda: None), LoopAlarm)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="by timerfd")
+async def test_an_alarm_learns_to_wake_earlier_and_never_rings_early() -> None:
+    """It comes to ask for being woken before an instant, by at most 100 us, and rings at it or after."""
+    rang = asyncio.Event()
+    with closing(FdAlarm(rang.set)) as alarm:
+        for _ in range(40):
+            at_ns = time.perf_counter_ns() + 300_000
+            alarm.set(at_ns)
+            await rang.wait()
+            assert time.perf_counter_ns() >= at_ns
+            rang.clear()
+        assert 0 < alarm._early_ns <= 100_000
+
+
+@pytest.mark.parametrize("kind", [new_alarm, LoopAlarm])
+async def test_an_alarm_set_anew_forgets_the_old_instant(kind: Callable[[Rings], Alarm]) -> None:
+    """It rings once, for the last instant; and not at all when that is taken back."""
+    rung: list[int] = []
+    with closing(kind(lambda: rung.append(time.perf_counter_ns()))) as alarm:
+        now_ns = time.perf_counter_ns()
+        alarm.set(now_ns + 1_000_000)
+        alarm.set(now_ns + 4_000_000)
+        await asyncio.sleep(0.008)
+        assert len(rung) == 1
+        assert rung[0] >= now_ns + 3_000_000
+        alarm.set(time.perf_counter_ns() + 1_000_000)
+        alarm.set(None)
+        await asyncio.sleep(0.004)
+        assert len(rung) == 1
