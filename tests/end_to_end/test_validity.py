@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +18,9 @@ import uvloop
 from loadgen.client import Counters, Stop
 from loadgen.drive import Order, conclude, fire
 from loadgen.scenario import Scenario, Target, build
-from loadgen.stats.summary import Summary
+from loadgen.stats.summary import Finding, Summary, from_json
 from loadgen.workload import draw
-from tests.end_to_end.process import serving
+from tests.end_to_end.process import environment, running, serving
 
 pytestmark = pytest.mark.slow
 
@@ -67,9 +72,113 @@ def test_a_loop_blocked_a_fifth_of_the_time_makes_the_run_invalid(server: str, t
     assert not summary.itl_valid
 
 
+def left_alone(server: str, folder: Path, seed: int) -> Summary:
+    """One run in which no other work had the client's core; where there is none, the last of five."""
+    for again in range(5):
+        summary = measured(server, folder / f"{seed}-{again}", seed)
+        if not any("other work" in finding.text for finding in summary.findings):
+            break
+    return summary
+
+
 def test_clean_seeds_are_valid(server: str, tmp_path: Path) -> None:
     """Ten seeds on a machine that is left alone: nothing makes any of them invalid."""
-    summaries = [measured(server, tmp_path / str(seed), seed) for seed in range(10)]
+    summaries = [left_alone(server, tmp_path, seed) for seed in range(10)]
     invalid = {s.run_id: [f.text for f in s.findings] for s in summaries if s.validity == "INVALID"}
     assert not invalid
     assert all(s.outcomes == {"ok": s.offered} for s in summaries)
+
+
+# --- the program, in a process that something is done to ----------------------------------------------------
+
+
+@contextlib.contextmanager
+def pulsing(core: int, *words: str, cwd: Path) -> Iterator[str]:
+    """A server that can write tens of thousands of events a second, on a core of its own."""
+    command = [sys.executable, "-m", "loadgen.pulse", "--log", str(cwd / "truth.csv"), *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=cwd, env=environment(), stdin=pipe, stdout=pipe, text=True) as process:
+        os.sched_setaffinity(process.pid, {core})
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def busy_neighbour(core: int) -> Iterator[None]:
+    """A process of equal priority that wants all of a core."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        os.sched_setaffinity(process.pid, {core})
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def two_cores() -> tuple[int, int]:
+    cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
+    if len(cores) < 2:
+        pytest.skip("needs Linux, and two cores to pin processes to")
+    return cores[0], cores[1]
+
+
+def asking(server: str, folder: Path, *, rate: int, tokens: int, duration_s: int) -> list[str]:
+    load = ["--rate", str(rate), "--duration", f"{duration_s}s", "--output-len", str(tokens)]
+    return ["run", "--url", server, *load, "--input-len", "16", "--processes", "1", "--out", str(folder)]
+
+
+def late(folder: Path) -> tuple[Summary, Finding]:
+    """What the run in `folder` means, and the finding that says what held its client up."""
+    summary = from_json((folder / "summary.json").read_bytes())
+    held_up = [f for f in summary.findings if f.name in ("send_lag", "send_order", "loop_stall")]
+    assert held_up, summary.findings
+    return summary, held_up[0]
+
+
+def test_a_client_stopped_for_300_ms_says_so(server: str, tmp_path: Path) -> None:
+    """A SIGSTOP in the midst of an idle client's run: INVALID, and no work is blamed, its own or other."""
+    folder = tmp_path / "r"
+    with running(*asking(server, folder, rate=20, tokens=16, duration_s=3), cwd=tmp_path) as client:
+        while not (folder / "run.json").exists():
+            assert client.poll() is None, client.communicate()
+            time.sleep(0.05)
+        time.sleep(1.0)
+        client.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        client.send_signal(signal.SIGCONT)
+        out, err = client.communicate(timeout=60)
+    assert client.returncode == 4, out + err
+    summary, finding = late(folder)
+    assert {"loop_stall"} <= {f.name for f in summary.findings}
+    assert "stopped or asleep" in finding.text
+
+
+def test_a_busy_process_on_the_clients_core_makes_the_run_invalid(tmp_path: Path) -> None:
+    """At 40,000 events a second the two fight for the core: the client says that other work had it."""
+    one, other = two_cores()
+    folder = tmp_path / "r"
+    with pulsing(one, cwd=tmp_path) as url, busy_neighbour(other):
+        asked = asking(url, folder, rate=400, tokens=100, duration_s=2)
+        with running(*asked, cwd=tmp_path) as client:
+            os.sched_setaffinity(client.pid, {other})
+            out, err = client.communicate(timeout=60)
+    assert client.returncode == 4, out + err
+    assert "other work had the client's core" in late(folder)[1].text
+
+
+def test_a_client_asked_for_far_more_than_it_can_makes_the_run_invalid(tmp_path: Path) -> None:
+    """Some 400,000 events a second, 16 a write: twice what one core can read. No figure passes for right."""
+    one, other = two_cores()
+    folder = tmp_path / "r"
+    with pulsing(one, "--coalesce", "16", "--gap-ms", "1", cwd=tmp_path) as url:
+        asked = asking(url, folder, rate=200, tokens=2000, duration_s=2)
+        with running(*asked, cwd=tmp_path) as client:
+            os.sched_setaffinity(client.pid, {other})
+            out, err = client.communicate(timeout=60)
+    assert client.returncode == 4, out + err
+    summary, finding = late(folder)
+    assert summary.validity == "INVALID"
+    assert not summary.itl_valid
+    assert finding.remedy
