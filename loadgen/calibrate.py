@@ -36,8 +36,6 @@ SHORT = 0.97  # of the rate asked for; less was not reached
 NEAR = 0.8  # of a ceiling: time to warn
 END_S = 30.0  # for the server to write its log
 
-Clock = Literal["auto", "kernel", "user"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
@@ -50,7 +48,7 @@ class Ladder:
     warmup_s: float  # until as many streams are open as will be
     window_s: float
 
-    def scenario(self, rate: int, url: str, clock: Clock) -> Scenario:
+    def scenario(self, rate: int, url: str, clock: str) -> Scenario:
         load = {
             "arrivals": {"kind": "poisson", "rate": rate / self.tokens},
             "warmup": f"{self.warmup_s}s",
@@ -135,7 +133,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
-    def is_of_here(self, clock: Clock) -> bool:
+    def is_of_here(self, clock: str) -> bool:
         """Whether it was taken on this host, by this version, with the clock that a run asks for."""
         here = (platform.node(), os.cpu_count() or 1, __version__)
         return (self.host, self.cpus, self.loadgen) == here and clock in ("auto", self.clock)
@@ -211,7 +209,7 @@ def beyond(demand: Demand, found: Calibration, processes: int) -> list[str]:
 # --- the runs -----------------------------------------------------------------------------------------------
 
 
-async def climb(ladder: Ladder, clock: Clock = "auto") -> AsyncIterator[Rung]:
+async def climb(ladder: Ladder, clock: str = "auto") -> AsyncIterator[Rung]:
     """Rung after rung, up to the first that did not hold or that the server could not give.
 
     Such a one is tried twice, since other work on the machine may have come between. Server and client have
@@ -226,7 +224,7 @@ async def climb(ladder: Ladder, clock: Clock = "auto") -> AsyncIterator[Rung]:
             return
 
 
-async def _tried(ladder: Ladder, rate: int, clock: Clock) -> Rung:
+async def _tried(ladder: Ladder, rate: int, clock: str) -> Rung:
     with TemporaryDirectory(prefix="loadgen-calibrate-") as scratch:
         log, folder = Path(scratch, "truth.csv"), Path(scratch, "run")
         async with _pulse(log, ladder.ttft_ms) as (url, process):

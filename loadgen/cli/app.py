@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from loadgen import __version__
-from loadgen.cli import compare, demo, engines, plan, report, run, schema, serve
+from loadgen.cli import calibrate, compare, demo, engines, plan, report, run, schema, serve
 
 app = typer.Typer(
     name="loadgen",
@@ -37,6 +37,9 @@ def root(
     """Open-loop load tester for streaming LLM servers: TTFT, inter-token latency, p99 and rejection rates."""
 
 
-for command in (run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report, demo.demo):
+for command in (
+    *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report),
+    *(calibrate.calibrate, demo.demo),
+):
     app.command()(command)
 app.add_typer(engines.engines, name="engines")

@@ -10,7 +10,7 @@ from loadgen.cli import options
 def demo(
     out: options.Out = None,
 ) -> None:
-    """Static against continuous batching, over HTTP on loopback: 40 s."""
+    """Static against continuous batching, over loopback HTTP: 40 s."""
     from loadgen.cli.compare import compare_variants
     from loadgen.cli.flags import read
     from loadgen.cli.words import Words

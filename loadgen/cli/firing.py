@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmana
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from loadgen.cli.calibrate import warnings
 from loadgen.cli.flags import api_key
 from loadgen.cli.proxies import proxied
 from loadgen.drive import Order, bundled_server, fire, simulate
@@ -106,7 +107,8 @@ async def fired(order: Order, reached: Reached | None, manner: Manner, title: st
     from loadgen.client import Counters, Stop
     from loadgen.client.headroom import check
 
-    notes = [*check(order.plan, order.scenario), *(_detour(reached.target) if reached else ())]
+    notes = [*check(order.plan, order.scenario), *warnings(order.plan, order.scenario)]
+    notes += _detour(reached.target) if reached else ()
     manner.say(notes, title)
     async with AsyncExitStack() as stack:
         is_bundled = reached is None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from loadgen.calibrate import Calibration
     from loadgen.compare import Comparison
     from loadgen.grid import Ran
     from loadgen.stats.summary import Summary
@@ -51,6 +52,15 @@ class Words:
         print_comparison(comparison, self.results)
         if self.as_json:
             self.document(msgspec.json.format(msgspec.json.encode(comparison)).decode())
+
+    def calibration(self, found: Calibration, path: Path) -> None:
+        from loadgen.report.terminal import print_calibration
+
+        print_calibration(found, self.results)
+        if found.events or found.requests:
+            self.say(f"saved: {path}")
+        if self.as_json:
+            self.document(_json(found))
 
     def grid(self, ran: list[Ran], cells: int, table: Path) -> None:
         from loadgen.report.terminal import print_grid

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loadgen.calibrate import Calibration
 from loadgen.compare import Comparison
 from loadgen.grid import Ran
 from loadgen.report import (
+    calibration_view,
     comparison_view,
     engine_view,
     grid_view,
@@ -88,6 +90,14 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     _table(console, comparison_view.sides(comparison))
     for table in _by_width(comparison, console.width):
         _table(console, table)
+
+
+def print_calibration(found: Calibration, console: Console) -> None:
+    """Every rate that was tried, and what it all means for figures taken here."""
+    signs.allow(console.file)
+    for table in calibration_view.tables(found):
+        _table(console, table)
+    _list(console, "Conclusion", calibration_view.conclusion(found))
 
 
 def print_plan(facts: PlanFacts, console: Console) -> None:

@@ -1,0 +1,119 @@
+"""What a calibration says: each rate that was tried, how far off the client was, and what that means."""
+
+from __future__ import annotations
+
+from loadgen.calibrate import Calibration, Ceiling, Rung
+from loadgen.report.figures import UNDEFINED, duration, number
+from loadgen.report.tables import Column, Table
+from loadgen.stats.truth import Spread
+
+TITLES = {"events": "Token events, answers of many tokens", "requests": "Requests of one token"}
+UNITS = {"events": "token events/s", "requests": "requests/s"}
+LEGEND = (
+    "p50 / p99, claimed minus true by the server's own stamps; gaps by size. read lag: an event's instant - "
+    "its write; send lag: started - due; due to read: until the server had the request; server late: its "
+    "writes - due; CPU: of a core."
+)
+COLUMNS = [
+    Column("asked /s", drop=3),
+    Column("reached /s"),
+    Column("TTFT off, us"),
+    Column("gap off, us", drop=1),
+    Column("read lag, us", drop=4),
+    Column("send lag, us", drop=5),
+    Column("due to read, us", drop=7),
+    Column("CPU", drop=2),
+    Column("server CPU", drop=8),
+    Column("server late, us", drop=6),
+    Column("limit", "label"),
+]
+ALONE = 0.5  # of the cores: a load average above says that others worked meanwhile
+
+
+def line(rung: Rung) -> str:
+    """One rate as it was tried: progress."""
+    how = "held" if rung.held else "did not hold"
+    limit = f", the {rung.limit} was the limit" if rung.limit else ""
+    ttft, gap = rung.accuracy.ttft_us, rung.accuracy.gap_us
+    gaps = f", a gap by {_pair(gap)}" if gap.p50 is not None else ""
+    return f"{number(rung.asked_per_s)} {UNITS[rung.of]}: {how}{limit}; TTFT off by {_pair(ttft)}{gaps} us"
+
+
+def tables(found: Calibration) -> list[Table]:
+    """One for each ladder."""
+    return [
+        _table(TITLES[of], rungs)
+        for of in ("events", "requests")
+        if (rungs := [rung for rung in found.rungs if rung.of == of])
+    ]
+
+
+def _table(title: str, rungs: list[Rung]) -> Table:
+    found = [f"{number(rung.asked_per_s)}/s: {rung.findings[0]}." for rung in rungs if rung.findings]
+    rows = [_row(rung) for rung in rungs]
+    said = [
+        i for i in range(len(COLUMNS)) if any(row[i] != UNDEFINED for row in rows) or i == len(COLUMNS) - 1
+    ]
+    columns, rows = [COLUMNS[i] for i in said], [[row[i] for i in said] for row in rows]
+    return Table(title, columns, rows, [LEGEND, *found])
+
+
+def _row(rung: Rung) -> list[str]:
+    a = rung.accuracy
+    return [
+        number(rung.asked_per_s),
+        number(rung.reached_per_s),
+        *(_pair(spread) for spread in (a.ttft_us, a.gap_us, a.read_lag_us, a.send_lag_us, a.arrival_us)),
+        _share(rung.client_cpu_share),
+        _share(rung.server_cpu_share),
+        _pair(rung.server_late_us),
+        rung.limit or UNDEFINED,
+    ]
+
+
+def _pair(spread: Spread) -> str:
+    if spread.p50 is None:
+        return UNDEFINED
+    return f"{number(spread.p50, 1)} / {number(spread.p99, 1)}"
+
+
+def _share(share: float | None) -> str:
+    return UNDEFINED if share is None else f"{share:.0%}"
+
+
+def conclusion(found: Calibration) -> list[str]:
+    """In plain words: what one process can do here, and how far off its figures are then."""
+    ceilings = {of: limit for of in ("events", "requests") if (limit := getattr(found, of)) is not None}
+    if not ceilings:
+        return [
+            "On this machine not even the lowest rate could be measured: close other work, and try again."
+        ]
+    reached = " and ".join(f"{_most(limit)} {UNITS[of]}" for of, limit in ceilings.items())
+    said = [f"On this machine one process reaches {reached}, by the {found.clock}'s clock."]
+    said += [_accuracy(limit, UNITS[of]) for of, limit in ceilings.items()]
+    if found.load_average is not None and found.load_average > ALONE * found.cpus:
+        said.append(
+            f"Others worked meanwhile (load average {found.load_average:.1f} on {found.cpus} cores): "
+            "left alone, it may do better."
+        )
+    return said
+
+
+def _most(limit: Ceiling) -> str:
+    return f"{'at least' if limit.at_least else 'up to'} {number(limit.per_s)}"
+
+
+def _accuracy(limit: Ceiling, unit: str) -> str:
+    top, half = limit.at_ceiling, limit.at_half
+    said = f"At {number(limit.per_s)} {unit} a TTFT is off by {_off(top.ttft_us)}"
+    if top.gap_us.p50 is not None:
+        said += f", a gap by {_off(top.gap_us)}"
+    if limit.half_per_s < limit.per_s:
+        said += f"; at {number(limit.half_per_s)} a TTFT by {_off(half.ttft_us)}"
+    return f"{said}."
+
+
+def _off(spread: Spread) -> str:
+    if spread.p50 is None or spread.p99 is None:
+        return UNDEFINED
+    return f"{duration(spread.p50 / 1e6)} (p50), {duration(spread.p99 / 1e6)} (p99)"

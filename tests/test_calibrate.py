@@ -1,0 +1,190 @@
+"""What a ladder of rates says of a client, and what a saved calibration says of a plan."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from loadgen.calibrate import (
+    LADDERS,
+    QUICK,
+    Calibration,
+    KeptTime,
+    Ladder,
+    Rung,
+    beyond,
+    ceiling,
+    climb,
+    concluded,
+    judged,
+    load,
+)
+from loadgen.run import Health, Run
+from loadgen.scenario import ScenarioError
+from loadgen.stats.truth import Spread, read_truth
+from loadgen.workload import draw
+from loadgen.workload.demand import Demand
+from tests.calibrations import rung
+from tests.records import ok, run_of
+from tests.stats.test_truth import log
+
+ORIGIN_NS = 5_000_000_000
+EVENTS = Ladder("events", (2,), 1, 50.0, 0.0, 10.0)  # as many as the run below has
+
+
+def a_run(late_s: float = 0.0, **health: object) -> Run:
+    """Twenty requests of one token in ten seconds, each started `late_s` after due."""
+    records = [ok(i, i / 2, started_s=i / 2 + late_s, sent_s=i / 2 + late_s, gaps_us=[]) for i in range(20)]
+    return run_of(records, health=Health(**health), clock_origin_monotonic_ns=ORIGIN_NS)  # type: ignore[arg-type]
+
+
+def judge(run: Run, tmp_path: Path, *, late_us: float = 5.0, cpu: float = 0.3, lost: int = 0) -> Rung:
+    rows = [f"r{i},{ORIGIN_NS + i * 500_000_000},{99_950_000}" for i in range(lost, 20)]
+    truth = read_truth(log(tmp_path / "log", *rows))
+    return judged(EVENTS, 2, run, truth, KeptTime(late_us=Spread(p50=1, p99=late_us, max=9e9), cpu_share=cpu))
+
+
+def test_a_valid_run_holds(tmp_path: Path) -> None:
+    """Neither side was the limit; the rate is what came in the window, the error what the log says."""
+    found = judge(a_run(clock="kernel", busiest_share=0.4), tmp_path)
+    assert (found.held, found.limit, found.clock) == (True, None, "kernel")
+    assert (found.asked_per_s, found.reached_per_s) == (2, pytest.approx(2))
+    assert found.accuracy.read_lag_us.p50 == pytest.approx(50)
+    assert (found.client_cpu_share, found.server_cpu_share) == (0.4, 0.3)
+
+
+def test_a_client_that_is_late_is_the_limit(tmp_path: Path) -> None:
+    """The server kept time, and the run cannot be trusted."""
+    found = judge(a_run(late_s=0.02), tmp_path)
+    assert (found.held, found.limit) == (False, "client")
+    assert found.findings
+
+
+@pytest.mark.parametrize("server", [{"late_us": 1500.0}, {"cpu": 0.97}])
+def test_a_server_that_is_behind_is_the_limit(server: dict[str, float], tmp_path: Path) -> None:
+    """What a late server does to a client says nothing of the client; where all went well, it was none."""
+    assert judge(a_run(late_s=0.02), tmp_path, **server).limit == "server"
+    assert judge(a_run(), tmp_path, **server).limit is None
+
+
+def test_a_request_that_the_server_never_saw_is_no_success(tmp_path: Path) -> None:
+    """A valid run with a request too many cannot be compared, and does not hold."""
+    found = judge(a_run(), tmp_path, lost=1)
+    assert (found.accuracy.unmatched, found.held, found.limit) == (1, False, "client")
+
+
+def test_the_ceiling_is_the_highest_rate_that_held() -> None:
+    """The client gave out above it; the error at half of it is that of the nearest rung."""
+    found = ceiling([rung(1000, ttft=1), rung(2000, ttft=2), rung(4000, ttft=4), rung(8000, limit="client")])
+    assert found is not None
+    assert (found.per_s, found.at_least, found.half_per_s) == (4000, False, 2000)
+    assert (found.at_ceiling.ttft_us.p50, found.at_half.ttft_us.p50) == (4, 2)
+
+
+@pytest.mark.parametrize("last", [rung(8000, limit="server"), rung(8000)])
+def test_a_ceiling_that_was_not_reached_is_said_to_be_a_least(last: Rung) -> None:
+    """The server gave out first, or nothing higher was tried."""
+    found = ceiling([rung(4000), last])
+    assert found is not None
+    assert found.at_least
+
+
+def test_a_server_that_gave_less_than_asked_still_showed_so_much() -> None:
+    """The client held at what the server could give: at least that."""
+    found = ceiling([rung(4000), rung(8000, limit="server", held=True, reached_per_s=6000)])
+    assert found is not None
+    assert (found.per_s, found.at_least) == (6000, True)
+
+
+def test_without_a_rung_that_held_there_is_no_ceiling() -> None:
+    """Nothing was measured, so nothing is said."""
+    assert ceiling([rung(1000, limit="client")]) is None
+
+
+def calibration(*rungs: Rung) -> Calibration:
+    return concluded(list(rungs or [rung(10_000), rung(20_000, limit="client")]), 0.5)
+
+
+def test_a_saved_calibration_comes_back_whole(tmp_path: Path) -> None:
+    """Folders on the way are made."""
+    path = tmp_path / "a" / "b.json"
+    found = calibration()
+    found.save(path)
+    assert load(path) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "schema None is not 1"),
+        ('{"schema": 1}', "not a calibration"),
+        ("nonsense", "not a calibration"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    """In a line that says what to do."""
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(ScenarioError, match=f"{said}.*: run loadgen calibrate again"):
+        load(tmp_path / "c.json")
+
+
+def test_a_calibration_counts_only_where_it_was_taken() -> None:
+    """Another host, another number of cores, another version or another clock is another instrument."""
+    here = calibration()  # its reads had the user's clock
+    assert here.is_of_here("auto")
+    assert here.is_of_here("user")
+    assert not here.is_of_here("kernel")
+    for other in ({"host": "elsewhere"}, {"cpus": 999}, {"loadgen": "0.0.0"}):
+        assert not msgspec.structs.replace(here, **other).is_of_here("auto")
+
+
+def test_a_plan_beyond_the_ceiling_is_warned_of() -> None:
+    """From 80 % of it on, for each process's share: what is expected, what one reaches, what to do."""
+    found = msgspec.structs.replace(calibration(), cpus=4)
+    assert beyond(Demand(1, 7_900), found, 1) == []
+    (said,) = beyond(Demand(1, 12_000), found, 1)
+    assert "12,000 token events/s" in said
+    assert "10,000 on this machine" in said
+    assert "--processes 2," in said
+    assert beyond(Demand(1, 12_000), found, 2) == []
+
+
+def test_no_more_processes_are_advised_than_there_are_cores() -> None:
+    """Then only another machine or fewer requests help."""
+    (said,) = beyond(Demand(1, 1e6), msgspec.structs.replace(calibration(), cpus=4), 4)
+    assert "--processes" not in said
+    assert "another machine, or fewer requests" in said
+
+
+def test_a_ceiling_of_requests_counts_as_well() -> None:
+    """One-token requests cost the client most by their number."""
+    found = calibration(rung(1000, of="requests"))
+    (said,) = beyond(Demand(900, 900), found, 1)
+    assert "900 requests/s" in said
+    assert "at least 1,000" in said
+
+
+@pytest.mark.parametrize("ladder", [*LADDERS, *QUICK], ids=lambda ladder: ladder.of)
+def test_every_rung_of_a_ladder_can_be_drawn(ladder: Ladder) -> None:
+    """Rates ascend, and the window holds about as many token events a second as the rung is named for."""
+    assert list(ladder.rates) == sorted(ladder.rates)
+    plan = draw(ladder.scenario(ladder.rates[-1], "http://127.0.0.1:1", "auto"))
+    measured = plan.output_tokens[plan.phase == 1]
+    assert int(measured.sum()) / ladder.window_s == pytest.approx(ladder.rates[-1], rel=0.2)
+
+
+@pytest.mark.slow
+async def test_a_real_rung_is_measured_and_leaves_nothing_behind() -> None:
+    """Every request is found in the server's log, with each token once, and was read after it was due."""
+    cores = os.sched_getaffinity(0) if sys.platform == "linux" else None
+    (found,) = [one async for one in climb(Ladder("events", (400,), 8, 20.0, 0.1, 0.5))]
+    assert (found.accuracy.unmatched, found.accuracy.miscounted) == (0, 0)
+    assert found.accuracy.requests > 5
+    assert found.accuracy.arrival_us.p50 is not None
+    assert found.accuracy.arrival_us.p50 > 0
+    if cores is not None:
+        assert os.sched_getaffinity(0) == cores
