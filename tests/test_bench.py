@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.records import Records
-from tests.bench import ceiling, cells, fidelity, virtual
+from tests.bench import ceiling, cells, fidelity, memory, startup, virtual
 from tests.bench.measured import Figures, off_truth
 from tests.bench.options import Setup
 from tests.bench.process import spend
@@ -240,3 +240,30 @@ def test_a_rung_against_a_server_that_runs_already_leaves_out_what_needs_its_log
     assert run["ok"] == 5
     assert run["ttft_from_due_p50_ms"] > 50
     assert not [name for name in run if name.startswith(("true_", "read_lag", "arriv"))]
+
+
+@ON_LINUX
+@pytest.mark.slow
+def test_the_memory_of_a_run_is_told_by_what_each_event_and_request_keeps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """4 bytes a gap, of which there is one less than events; the whole is a process with numpy in it."""
+    memory.main(["--parts", "kept", "--requests", "5000", "--tokens", "40"])
+    kept = told_in_one_line(capsys)["kept"]
+    assert kept["held_bytes_per_event"] == 4 * 39 / 40
+    assert 300 < kept["held_bytes_per_request"] < 5000  # of so few, most is what reading them needed
+    assert 40 < kept["rss_mb"] < 200
+
+
+@ON_LINUX
+@pytest.mark.slow
+def test_the_start_is_told_with_and_without_preflight(capsys: pytest.CaptureFixture[str]) -> None:
+    """All values stand beside their medians, and no request begins before there is a process."""
+    startup.main(["--runs", "1"])
+    found = told_in_one_line(capsys)
+    assert {name for name in found if name.endswith("_s")} == {
+        *("help_s", "first_request_s", "first_request_cpu_s"),
+        *("without_preflight_s", "without_preflight_cpu_s"),
+    }
+    for name in ("first_request_s", "without_preflight_s"):
+        assert found[name]["median"] == found[name]["all"][0] > found["help_s"]["median"]
