@@ -102,7 +102,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What happened. `torn_lines`: 1 where the last line of records.jsonl was cut short and is left out."""
+    """What happened. `torn_lines` of records.jsonl were cut short and are left out."""
 
     header: RunHeader
     records: Records
@@ -219,7 +219,7 @@ def _encoded(value: RunHeader | RequestRecord) -> bytes:
 
 
 def load(folder: Path) -> Run:
-    """The run in `folder`. A last line cut short is left out and counted.
+    """The run in `folder`. Lines that were cut short are left out and counted.
 
     Raises ScenarioError where it is no run folder, was written by another schema, or holds a broken line, a
     row twice, or figures that contradict each other.
@@ -255,24 +255,39 @@ def _header(path: Path) -> RunHeader:
 
 
 class _Lines:
-    """The records of records.jsonl in order; `torn` is 1 afterwards where the last line was cut short."""
+    """The records of records.jsonl in order; `torn` is then how many lines were cut short.
+
+    That is the last one where the run was killed, and any where one process of several was, or had no room.
+    """
+
+    _BEGIN = b'{"index":'  # stands nowhere else: within a text its quotes would be escaped
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._decode = msgspec.json.Decoder(RequestRecord).decode
         self.torn = 0
 
     def __iter__(self) -> Iterator[RequestRecord]:
-        decode = msgspec.json.Decoder(RequestRecord).decode
         with self._path.open("rb", buffering=1 << 20) as file:
             for number, line in enumerate(file, 1):
                 try:
-                    record = decode(line)
+                    record = self._record(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as problem:
                     if line.endswith(b"\n") or isinstance(problem, msgspec.ValidationError):
                         raise ScenarioError(f"{self._path}:{number}: {problem}") from None
-                    self.torn = 1
+                    self.torn += 1
                     return
                 yield record
+
+    def _record(self, line: bytes) -> RequestRecord:
+        """The whole record in a line, which may stand behind one that was cut short."""
+        try:
+            return self._decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if (begin := line.rfind(self._BEGIN)) <= 0:
+                raise
+            self.torn += 1
+            return self._record(line[begin:])
 
 
 def _refuse_twins(records: Records, path: Path) -> None:

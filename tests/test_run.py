@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from loadgen.plan import Phase
 from loadgen.records import OUTCOMES, Outcome, Records, RequestRecord
-from loadgen.run import Run, RunWriter, WriteError, load, write_whole
+from loadgen.run import RecordWriter, Run, RunWriter, WriteError, load, write_whole
 from loadgen.scenario import ScenarioError
 from tests.records import failed, header, ok, run_of
 
@@ -209,6 +209,16 @@ def test_a_last_line_cut_anywhere_is_left_out_and_counted(tmp_path: Path) -> Non
         assert (len(run.records), run.torn_lines) == ((2, 1) if is_torn else (3, 0)), cut
 
 
+def test_a_line_cut_anywhere_costs_no_other_that_was_written_behind_it(tmp_path: Path) -> None:
+    """One process was killed in the midst of a write, another went on in the same file."""
+    path = written(tmp_path / "run", [ok(0), ok(1), ok(2)]) / "records.jsonl"
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    for cut in range(1, len(second)):
+        path.write_bytes(first + second[:cut] + third)
+        run = load(path.parent)
+        assert (list(run.records.index), run.torn_lines) == ([0, 2], 1), cut
+
+
 def test_a_broken_line_in_the_middle_is_an_error_with_its_place(tmp_path: Path) -> None:
     """Only the end of the file may be cut short."""
     path = written(tmp_path / "run", [ok(0), ok(1)]) / "records.jsonl"
@@ -239,6 +249,16 @@ def test_a_row_recorded_twice_is_an_error_with_both_places(tmp_path: Path) -> No
     folder = written(tmp_path / "run", [ok(4), ok(5), ok(4)])
     with pytest.raises(ScenarioError, match=r"records\.jsonl:3: row 4 stands on line 1 already"):
         load(folder)
+
+
+def test_several_writers_append_to_one_file(tmp_path: Path) -> None:
+    """Line by line, in the order in which they were appended; none overwrites another's."""
+    folder = tmp_path / "run"
+    with RunWriter(folder) as one, RecordWriter(folder) as two:
+        for index in range(6):
+            (two if index % 2 else one).append(ok(index))
+        one.write_header(header())
+    assert list(load(folder).records.index) == list(range(6))
 
 
 def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:

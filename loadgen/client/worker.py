@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -76,7 +76,14 @@ def _run_async(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _work(out: int) -> None:
-    parent = await _Parent.reached(out)
+    parent = _Parent(out)
+    protocol = asyncio.StreamReaderProtocol(parent.pipe)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    with closing(transport):
+        await _do(parent)
+
+
+async def _do(parent: _Parent) -> None:
     share, job = await hear(parent.pipe), await hear(parent.pipe)
     if not isinstance(share, Share) or not isinstance(job, Job):  # the parent is gone already
         return
@@ -124,18 +131,11 @@ async def _share(job: Job, share: Share, counters: Counters, stop: Stop, peers: 
 class _Parent:
     """The run's own process, through which a worker meets its peers."""
 
-    def __init__(self, pipe: asyncio.StreamReader, out: int) -> None:
-        self.pipe = pipe
+    def __init__(self, out: int) -> None:
+        self.pipe = asyncio.StreamReader()
         self._out = out
         self._origin_ns: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._all_landed = asyncio.Event()
-
-    @classmethod
-    async def reached(cls, out: int) -> _Parent:
-        pipe = asyncio.StreamReader()
-        protocol = asyncio.StreamReaderProtocol(pipe)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
-        return cls(pipe, out)
 
     def say(self, message: object) -> None:
         rest = memoryview(framed(message))

@@ -64,7 +64,8 @@ def _wholeness(run: Run) -> Iterator[Finding]:
         )
         yield _info("turns_dropped", text)
     if run.torn_lines:
-        yield _info("torn_line", "the last line of records.jsonl was cut short and is left out")
+        text = f"lines of records.jsonl that were cut short, and are left out: {run.torn_lines}"
+        yield _info("torn_line", text)
 
 
 def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None) -> Iterator[Finding]:

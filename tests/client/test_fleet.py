@@ -1,0 +1,99 @@
+"""How many processes share a plan, what they say to each other, and how their figures become one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadgen.client import fleet
+from loadgen.client.worker import Start, Word, framed, hear
+from loadgen.run import Health
+from loadgen.scenario import Scenario, ScenarioError
+from tests.client.runs import plan_of, scenario_of, users_of
+
+MANY = 1000
+
+
+def asking(processes: int | str, **load: Any) -> Scenario:
+    return scenario_of(client={"processes": processes}, load=load)
+
+
+@pytest.fixture
+def _many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "_cores", lambda: MANY)
+
+
+@pytest.mark.usefixtures("_many_cores")
+@pytest.mark.parametrize(
+    ("requests", "tokens", "needed"),
+    [(2_500, 10, 1), (2_501, 1, 2), (1_000, 25, 1), (1_000, 26, 2), (10_000, 1, 4), (1_000, 100, 4)],
+)
+def test_as_many_as_the_demand_needs(requests: int, tokens: int, needed: int) -> None:
+    """Each is given 2,500 requests or 25,000 events a second at most; a burst counts as a second's."""
+    plan = replace(plan_of([0.0] * requests), output_tokens=np.full(requests, tokens, np.int32))
+    assert fleet.processes(plan, asking("auto")) == needed
+
+
+def test_one_core_is_left_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one, two, three cores the client takes one, one, two."""
+    plan = plan_of([0.0] * 30_000)
+    for cores, taken in ((1, 1), (2, 1), (3, 2)):
+        monkeypatch.setattr(fleet, "_cores", lambda cores=cores: cores)
+        assert fleet.processes(plan, asking("auto")) == taken
+
+
+@pytest.mark.usefixtures("_many_cores")
+@pytest.mark.parametrize("bound", ["max_concurrency", "max_in_flight"])
+def test_what_only_one_process_can_count_is_counted_in_one(bound: str) -> None:
+    """By itself there is one then; several are refused, in one line that says what to do."""
+    plan = plan_of([0.0] * 30_000)
+    assert fleet.processes(plan, asking("auto", **{bound: 5})) == 1
+    assert fleet.processes(plan, asking(1, **{bound: 5})) == 1
+    with pytest.raises(ScenarioError, match=rf"^client.processes: {bound} .*: set processes to 1$"):
+        fleet.processes(plan, asking(2, **{bound: 5}))
+
+
+def test_nobody_is_started_who_would_have_nothing_to_do() -> None:
+    """No more processes than rows, nor than users of a closed loop."""
+    assert fleet.processes(plan_of([0.0, 1.0]), asking(5)) == 2
+    assert fleet.processes(users_of(3, 50), asking(5)) == 3
+
+
+def test_a_fleet_fares_as_its_worst_and_counts_what_all_count() -> None:
+    """Reads and CPU add up, stalls and shares are those of the worst, and a lost process is named."""
+    one = Health(
+        clock="kernel", reads=10, cpu_s=1.0, wall_s=4.0, busiest_share=0.25, in_flight_max=7,
+        loop_stall_max_s=0.5, loop_stall_mean_s=0.1, clock_jump_s=-3.0, stalled_s=1.0, loop_probes=5,
+    )  # fmt: skip
+    two = Health(
+        clock="user", reads=5, cpu_s=3.0, wall_s=5.0, busiest_share=0.6, in_flight_max=3,
+        loop_stall_max_s=0.2, loop_stall_mean_s=0.15, clock_jump_s=2.0, stalled_s=0.5, ports_exhausted=True,
+    )  # fmt: skip
+    assert fleet.merged([one, None, two], in_flight_max=9) == Health(
+        clock="user", reads=15, cpu_s=4.0, wall_s=5.0, busiest_share=0.6, in_flight_max=9,
+        loop_stall_max_s=0.5, loop_stall_mean_s=0.15, clock_jump_s=-3.0, stalled_s=1.5, loop_probes=5,
+        ports_exhausted=True, processes=3, processes_lost=1,
+    )  # fmt: skip
+
+
+@given(st.lists(st.sampled_from([Start(5), *Word]), max_size=5), st.data())
+def test_messages_arrive_whole_or_not_at_all(said: list[object], data: st.DataObject) -> None:
+    """Wherever the stream is cut, what was said before the cut is heard, and then that nobody is there."""
+    frames = [framed(one) for one in said]
+    stream = b"".join(frames)
+    cut = data.draw(st.integers(0, len(stream)))
+    whole = next(n for n in range(len(said), -1, -1) if sum(map(len, frames[:n])) <= cut)
+
+    async def heard() -> list[object]:
+        pipe = asyncio.StreamReader()
+        pipe.feed_data(stream[:cut])
+        pipe.feed_eof()
+        return [await hear(pipe) for _ in range(whole + 1)]
+
+    assert asyncio.run(heard()) == [*said[:whole], None]

@@ -1,0 +1,327 @@
+"""A run by several real processes, against a server that knows what arrived, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.cli.exits import Exit, of_run
+from loadgen.client import Counters, Stop
+from loadgen.drive import Order, conclude, fire
+from loadgen.plan import Plan
+from loadgen.records import Outcome
+from loadgen.run import Run, WriteError, load
+from loadgen.scenario import Scenario, ScenarioError, Target, build
+from loadgen.workload import draw
+from tests.end_to_end.process import running, serving
+from tests.fakes import Received, Reply, Script, ScriptedServer, stream_reply
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for the processes in /proc"),
+]
+
+QUICK = replace(stream_reply(("Once", " upon")), end="keep")
+SLOW = replace(stream_reply(("Once", " upon"), first_s=0.8), end="keep")
+
+
+@pytest.fixture(autouse=True)
+def _strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the processes too."""
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+
+
+def asked(processes: int, **load: Any) -> Scenario:
+    arrivals = {"arrivals": {"kind": "poisson", "rate": "100/s"}, "num_requests": 60}
+    lengths = {"prompt_tokens": 8, "output_tokens": 2}
+    return build({"load": arrivals | lengths | load, "client": {"processes": processes}})
+
+
+def workers_of(parent: int) -> list[int]:
+    """The client processes that a process has started."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(pid) for pid in children if b"client.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def until(condition: Callable[[], Any], limit_s: float = 10.0) -> None:
+    ends_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < ends_s
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+Meanwhile = Callable[[ScriptedServer], Coroutine[Any, Any, None]]
+
+
+class Shoot:
+    """One run against a scripted server."""
+
+    def __init__(
+        self, folder: Path, scenario: Scenario, plan: Plan | None = None, key: str | None = None
+    ) -> None:
+        self.order = Order(scenario, plan or draw(scenario), folder, "r", salt="same")
+        self.counters, self.stop = Counters(), Stop()
+        self.key = key
+
+    async def at(self, server: ScriptedServer) -> Run:
+        return await fire(
+            self.order,
+            Target(base_url=server.url, model="m"),
+            preflight=None,
+            api_key=self.key,
+            counters=self.counters,
+            stop=self.stop,
+        )
+
+
+def shot(shoot: Shoot, script: Script, meanwhile: Meanwhile | None = None) -> tuple[Run, list[Received]]:
+    """The run, and what the server received. No process is left afterwards."""
+
+    async def main() -> tuple[Run, list[Received]]:
+        async with ScriptedServer(script) as server:
+            beside = asyncio.ensure_future(meanwhile(server)) if meanwhile else None
+            try:
+                run = await shoot.at(server)
+            finally:
+                if beside is not None:
+                    await beside
+                assert workers_of(os.getpid()) == []
+            return run, server.requests
+
+    return asyncio.run(main())
+
+
+def test_two_processes_send_the_plan_of_one(tmp_path: Path) -> None:
+    """The same plan by its digest, each row once, at its due time and not before, in the very words; the
+    instants that a client claims stand in the order of cause and effect with those of the server.
+    """
+    (one, by_one), (two, by_two) = (
+        shot(Shoot(tmp_path / str(n), asked(n, tail=False)), QUICK) for n in (1, 2)
+    )
+    assert one.header.plan_digest == two.header.plan_digest
+    assert sorted(two.records.index) == list(range(60))
+    assert {json.loads(line)["worker"] for line in lines(tmp_path / "2")} == {0, 1}
+    assert {json.loads(line)["worker"] for line in lines(tmp_path / "1")} == {None}
+    sent = {request.headers["x-request-id"]: request.body for request in by_two}
+    assert sent == {request.headers["x-request-id"]: request.body for request in by_one}
+    origin_ns = two.header.clock_origin_monotonic_ns
+    assert origin_ns is not None
+    due_s = dict(zip(one.records.request_id, one.records.due_s, strict=True))
+    came_s = {r.headers["x-request-id"]: (r.received_at_ns - origin_ns) / 1e9 for r in by_two}
+    r = two.records
+    for name, due, started, first in zip(r.request_id, r.due_s, r.started_s, r.first_event_s, strict=True):
+        assert due == due_s[name]
+        assert due - 1e-6 <= started <= came_s[name] + 1e-6
+        assert came_s[name] <= first + 1e-6
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / "records.jsonl").read_text().splitlines()
+
+
+def test_what_is_known_of_each_process_is_kept_and_counted_together(tmp_path: Path) -> None:
+    """The header has the sums and the worst of what workers.json has of each; all counts fit the records."""
+    shoot = Shoot(tmp_path / "r", asked(2))
+    run, _ = shot(shoot, QUICK)
+    health = run.header.health
+    assert health is not None
+    each = json.loads((tmp_path / "r" / "workers.json").read_bytes())
+    assert [(one["k"], one["exit"]) for one in each] == [(0, 0), (1, 0)]
+    assert len({one["pid"] for one in each} | {os.getpid()}) == 3
+    assert sum(one["rows"] for one in each) == run.header.rows_due == len(run.records)
+    assert (health.processes, health.processes_lost) == (2, 0)
+    assert health.reads == sum(one["health"]["reads"] for one in each) > 0
+    assert health.loop_stall_max_s == max(one["health"]["loop_stall_max_s"] for one in each)
+    assert run.header.rows_not_sent == 0
+    assert (shoot.counters.done, shoot.counters.ok, shoot.counters.in_flight) == (60, 60, 0)
+    assert shoot.counters.due == shoot.counters.sent == len(run.records)
+
+
+def test_the_tail_goes_on_in_all_until_the_planned_rows_of_all_have_ended(tmp_path: Path) -> None:
+    """The last planned row, of the second process, takes 0.8 s; the first has nothing planned left."""
+
+    def answer(request: Received) -> Reply:
+        return SLOW if request.headers["x-request-id"].endswith("-3") else QUICK
+
+    load = {"arrivals": {"kind": "constant", "rate": "50/s"}, "num_requests": 4}
+    run, _ = shot(Shoot(tmp_path / "r", asked(2, **load)), answer)
+    r = run.records
+    (slow_ended,) = r.ended_s[r.index == 3]
+    of_first = r.due_s[(r.index % 2 == 0) & (r.index > 3)]
+    assert len(of_first) > 5
+    assert 0.6 < of_first.max() <= slow_ended
+    assert r.due_s.max() <= slow_ended
+
+
+def test_the_others_go_on_when_a_process_is_lost(tmp_path: Path) -> None:
+    """Every row of the other is answered, and the run is complete, and INVALID for what is missing."""
+
+    async def kill(server: ScriptedServer) -> None:
+        await server.until(lambda: len(server.requests) > 10)
+        os.kill(workers_of(os.getpid())[1], signal.SIGKILL)
+
+    run, _ = shot(Shoot(tmp_path / "r", asked(2, tail=False)), QUICK, kill)
+    assert run.header.complete
+    assert run.header.health is not None
+    assert (run.header.health.processes, run.header.health.processes_lost) == (2, 1)
+    r = run.records
+    assert sorted(r.index[r.index % 2 == 0]) == list(range(0, 60, 2))
+    assert 0 < (r.index % 2 == 1).sum() < 30
+    exits = [one["exit"] for one in json.loads((tmp_path / "r" / "workers.json").read_bytes())]
+    assert exits == [0, -signal.SIGKILL]
+    summary = conclude(run, tmp_path / "r")
+    assert "processes_lost" in {finding.name for finding in summary.findings}
+    assert of_run(summary) == Exit.INVALID
+
+
+@pytest.mark.parametrize(("how", "outcome"), [("drain", Outcome.OK), ("now", Outcome.ABORTED)])
+def test_the_wish_to_end_reaches_every_process(tmp_path: Path, how: str, outcome: Outcome) -> None:
+    """What is in flight is awaited, or cut; no more is sent; rows due and records agree."""
+    shoot = Shoot(tmp_path / "r", asked(2, duration="30s", num_requests=None))
+
+    async def end(server: ScriptedServer) -> None:
+        await server.until(lambda: len(server.requests) > 20)
+        getattr(shoot.stop, how)()
+
+    run, requests = shot(shoot, SLOW, end)
+    assert run.header.interrupted
+    assert run.header.complete
+    assert len(requests) == run.header.rows_due == len(run.records) < 1000
+    assert set(run.records.index % 2) == {0, 1}
+    assert run.records.has(outcome)[-2:].all()
+
+
+def test_a_wish_to_end_before_the_start_sends_nothing(tmp_path: Path) -> None:
+    """Asked while the processes are still starting."""
+    shoot = Shoot(tmp_path / "r", asked(2))
+    shoot.stop.drain()
+    run, requests = shot(shoot, QUICK)
+    assert (requests, len(run.records), run.header.interrupted) == ([], 0, True)
+
+
+def broken_tail(first: Plan) -> Iterator[Plan]:
+    yield first
+    raise RuntimeError("planted bug")
+
+
+def test_a_bug_in_one_process_is_raised_with_its_traceback_and_ends_the_others(tmp_path: Path) -> None:
+    """The plan's tail breaks after its first rows; what was recorded until then is kept."""
+    scenario = asked(2, arrivals={"kind": "constant", "rate": "20/s"}, num_requests=60)
+    plan = draw(scenario)
+    two_rows = next(plan.tail()).shard(0, 128)
+    shoot = Shoot(tmp_path / "r", scenario, replace(plan, more=partial(broken_tail, two_rows)))
+    with pytest.raises(RuntimeError, match="planted bug") as caught:
+        shot(shoot, QUICK)
+    assert "in broken_tail" in str(caught.value)
+    assert "what was recorded is kept" in caught.value.__notes__[0]
+    run = load(tmp_path / "r")
+    assert (run.header.complete, run.header.crashed) == (False, "RuntimeError")
+    assert 0 < len(run.records) == run.header.rows_due
+
+
+def test_a_mistake_that_only_a_process_finds_leaves_no_folder(tmp_path: Path) -> None:
+    """A key that no header can carry is the user's mistake, in one line, before anything is sent."""
+    with pytest.raises(ScenarioError) as caught:
+        shot(Shoot(tmp_path / "r", asked(2), key="no\nkey"), QUICK)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "r").exists()
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_ends_the_whole_run(tmp_path: Path) -> None:
+    """The process that cannot write says so, the others are ended, and whole records are kept."""
+    shoot = Shoot(tmp_path / "r", asked(2, duration="30s", num_requests=None))
+    with files_up_to(20_000), pytest.raises(WriteError, match=r"cannot write .*records.jsonl"):
+        shot(shoot, QUICK)
+    run = load(tmp_path / "r")
+    assert 10 < len(run.records) < 1000
+    assert run.header.crashed == "WriteError"
+
+
+def test_a_run_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    """`shot` itself looks whether any is left."""
+
+    async def main() -> None:
+        async with ScriptedServer(SLOW) as server:
+            run = asyncio.ensure_future(Shoot(tmp_path / "r", asked(2)).at(server))
+            await server.until(lambda: len(server.requests) > 5)
+            assert len(workers_of(os.getpid())) == 2
+            run.cancel()
+            await asyncio.wait([run])
+            assert run.cancelled()
+            assert workers_of(os.getpid()) == []
+
+    asyncio.run(main())
+    assert load(tmp_path / "r").header.crashed == "CancelledError"
+
+
+LONG = """\
+client: {processes: 2}
+load: {arrivals: {kind: constant, rate: 50/s}, duration: 30s, prompt_tokens: 8, output_tokens: 8}
+"""
+
+
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    """What they had recorded is there, in whole lines."""
+    (tmp_path / "long.yaml").write_text(LONG)
+    with (
+        serving("--step", "5ms", cwd=tmp_path) as (url, _),
+        running("run", "long.yaml", "--base-url", url, "--out", "r", cwd=tmp_path) as parent,
+    ):
+        records = tmp_path / "r" / "records.jsonl"
+        until(lambda: records.is_file() and records.read_bytes().count(b"\n") > 10)
+        workers = workers_of(parent.pid)
+        assert len(workers) == 2
+        parent.kill()
+        until(lambda: all(map(is_gone, workers)))
+    run = load(tmp_path / "r")
+    assert not run.header.complete
+    assert set(run.records.index % 2) == {0, 1}
+
+
+def test_ctrl_c_to_all_of_them_drains(tmp_path: Path) -> None:
+    """A terminal tells every process; a service manager too, and the parent alone decides."""
+    (tmp_path / "long.yaml").write_text(LONG)
+    with (
+        serving("--step", "5ms", cwd=tmp_path) as (url, _),
+        running("run", "long.yaml", "--base-url", url, "--out", "r", cwd=tmp_path) as parent,
+    ):
+        records = tmp_path / "r" / "records.jsonl"
+        until(lambda: records.is_file() and records.read_bytes().count(b"\n") > 10)
+        for pid in [*workers_of(parent.pid), parent.pid]:
+            os.kill(pid, signal.SIGINT)
+        assert parent.wait(20) == Exit.INTERRUPTED
+    run = load(tmp_path / "r")
+    assert run.header.health is not None
+    assert (run.header.complete, run.header.health.processes_lost) == (True, 0)
+    assert run.records.has(Outcome.OK).all()
+    assert len(run.records) == run.header.rows_due
