@@ -21,22 +21,31 @@ class Cause:
 def cause(run: Run) -> Cause:
     """A process that has all of its core, or what it did in most of the time that its loop was late."""
     health, less = run.header.health or Health(), _less(run)
-    late_s, share = health.stalled_s or 0.0, health.busiest_share or 0.0
-    waiting_s, asleep_s = health.stalled_waiting_s, health.stalled_asleep_s or 0.0
+    share, waited_s = health.busiest_share or 0.0, health.cpu_wait_s or 0.0
     if share > LIMITS.cpu_share:
-        at_limit = f": the client process is at its limit, {share:.0%} of a core"
-        return Cause(at_limit, more_cores(run), less)
-    if not late_s:
-        return Cause("", f"close other work on this machine, give the client more cores, or {less}", less)
-    did_s = {
-        _WORKED: (late_s - (waiting_s or 0.0) - asleep_s, more_cores(run)),
-        _WAITED: (waiting_s or 0.0, "close that work, or give the client a core of its own (taskset)"),
-        _SLEPT if waiting_s is not None else _OFF: (asleep_s, "let nothing stop it, and run it again"),
-    }
-    what, (for_s, remedy) = max(did_s.items(), key=lambda item: item[1][0])
+        words = f": the client process is at its limit, {share:.0%} of a core"
+        return Cause(words, more_cores(run), less)
+    if health.stalled_s:
+        return _of_stalls(run, health, less)
+    if waited_s > (ran_s := health.cpu_s or 0.0):
+        words = f": {_WAITED}: it waited for one for {about(waited_s)} in all, and ran for {about(ran_s)}"
+        return Cause(words, _ALONE, less)
+    return Cause("", f"close other work on this machine, give the client more cores, or {less}", less)
+
+
+def _of_stalls(run: Run, health: Health, less: str) -> Cause:
+    late_s, asleep_s = health.stalled_s or 0.0, health.stalled_asleep_s or 0.0
+    waiting_s = health.stalled_waiting_s
+    did = [
+        (late_s - (waiting_s or 0.0) - asleep_s, _WORKED, more_cores(run)),
+        (waiting_s or 0.0, _WAITED, _ALONE),
+        (asleep_s, _OFF if waiting_s is None else _SLEPT, "let nothing stop it, and run it again"),
+    ]
+    for_s, what, remedy = max(did)
     return Cause(f": {what} for {about(for_s)} of the {about(late_s)} that it was late in all", remedy, less)
 
 
+_ALONE = "close that work, or give the client a core of its own (taskset)"
 _WORKED = "the client's own work kept it busy"
 _WAITED = "other work had the client's core"
 _SLEPT = "the client was stopped or asleep (a signal, a debugger, swap, a slow disk, a paused machine)"

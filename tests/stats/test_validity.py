@@ -218,6 +218,16 @@ def test_a_late_client_says_what_held_it_up(health: dict[str, Any], words: str, 
     assert words not in findings["loop_stall"].text
 
 
+def test_late_sends_that_no_probe_saw_are_told_by_what_the_process_waited_for() -> None:
+    """Longer without a core than on one: other work. Else nothing is known, and nothing said."""
+    rows = [ok(i, i / 10, started_s=i / 10 + 0.01) for i in range(20)]
+    crowded = found(run_of(rows, health=calm(stalled_s=0.0, cpu_s=0.2, cpu_wait_s=0.3)))["send_lag"]
+    assert "it waited for one for 300ms in all, and ran for 200ms" in crowded.text
+    assert "a core of its own" in crowded.remedy
+    alone = found(run_of(rows, health=calm(stalled_s=0.0, cpu_s=0.2, cpu_wait_s=0.1)))["send_lag"]
+    assert alone.text.endswith("the limit is 2ms")
+
+
 def test_more_processes_are_no_remedy_where_each_core_has_one() -> None:
     """Two on a machine of two cores: another machine, then."""
     rows = [ok(i, i / 10) for i in range(20)]
