@@ -7,24 +7,23 @@ from loadgen.report.figures import UNDEFINED, duration, number
 from loadgen.report.tables import Column, Table
 from loadgen.stats.truth import Spread
 
-TITLES = {"events": "Token events, answers of many tokens", "requests": "Requests of one token"}
+TITLES = {"events": "Token events", "requests": "Requests of one token"}
 UNITS = {"events": "token events/s", "requests": "requests/s"}
 LEGEND = (
     "p50 / p99, claimed minus true by the server's own stamps; gaps by size. read lag: an event's instant - "
     "its write; send lag: started - due; due to read: until the server had the request; server late: its "
-    "writes - due; CPU: of a core."
+    "writes - due; CPU: of a core each."
 )
 COLUMNS = [
-    Column("asked /s", drop=3),
+    Column("asked /s", drop=5),
     Column("reached /s"),
     Column("TTFT off, us"),
-    Column("gap off, us", drop=1),
+    Column("gap off, us", drop=2),
     Column("read lag, us", drop=4),
-    Column("send lag, us", drop=5),
+    Column("send lag, us", drop=6),
     Column("due to read, us", drop=7),
-    Column("CPU", drop=2),
-    Column("server CPU", drop=8),
-    Column("server late, us", drop=6),
+    Column("CPU / server's", drop=1),
+    Column("server late, us", drop=3),
     Column("limit", "label"),
 ]
 ALONE = 0.5  # of the cores: a load average above says that others worked meanwhile
@@ -51,11 +50,8 @@ def tables(found: Calibration) -> list[Table]:
 def _table(title: str, rungs: list[Rung]) -> Table:
     found = [f"{number(rung.asked_per_s)}/s: {rung.findings[0]}." for rung in rungs if rung.findings]
     rows = [_row(rung) for rung in rungs]
-    said = [
-        i for i in range(len(COLUMNS)) if any(row[i] != UNDEFINED for row in rows) or i == len(COLUMNS) - 1
-    ]
-    columns, rows = [COLUMNS[i] for i in said], [[row[i] for i in said] for row in rows]
-    return Table(title, columns, rows, [LEGEND, *found])
+    told = [i for i in range(len(COLUMNS)) if any(row[i] != UNDEFINED for row in rows)]
+    return Table(title, [COLUMNS[i] for i in told], [[row[i] for i in told] for row in rows], found)
 
 
 def _row(rung: Rung) -> list[str]:
@@ -64,10 +60,9 @@ def _row(rung: Rung) -> list[str]:
         number(rung.asked_per_s),
         number(rung.reached_per_s),
         *(_pair(spread) for spread in (a.ttft_us, a.gap_us, a.read_lag_us, a.send_lag_us, a.arrival_us)),
-        _share(rung.client_cpu_share),
-        _share(rung.server_cpu_share),
+        f"{_share(rung.client_cpu_share)} / {_share(rung.server_cpu_share)}",
         _pair(rung.server_late_us),
-        rung.limit or UNDEFINED,
+        rung.limit or "neither",
     ]
 
 
@@ -93,7 +88,7 @@ def conclusion(found: Calibration) -> list[str]:
     said += [_accuracy(limit, UNITS[of]) for of, limit in ceilings.items()]
     if found.load_average is not None and found.load_average > ALONE * found.cpus:
         said.append(
-            f"Others worked meanwhile (load average {found.load_average:.1f} on {found.cpus} cores): "
+            f"Other work was going on (load average {found.load_average:.1f} on {found.cpus} cores): "
             "left alone, it may do better."
         )
     return said

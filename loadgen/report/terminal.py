@@ -97,6 +97,8 @@ def print_calibration(found: Calibration, console: Console) -> None:
     signs.allow(console.file)
     for table in calibration_view.tables(found):
         _table(console, table)
+    console.print()
+    _sentence(console, calibration_view.LEGEND)
     _list(console, "Conclusion", calibration_view.conclusion(found))
 
 
