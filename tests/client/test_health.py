@@ -13,7 +13,10 @@ from loadgen.client import health as module
 from loadgen.client.health import Probe
 from loadgen.plan import Window
 from loadgen.run import Health
+from loadgen.stats import summarize
 from loadgen.timer import LoopTimer
+from tests.client.runs import answering, plan_of, run_plan
+from tests.records import run_of
 from tests.virtual_loop import VirtualLoop, run_virtual
 
 
@@ -153,3 +156,16 @@ def test_a_system_that_does_not_count_waits_leaves_them_unknown(
     health = probed((0.305, blocking(0.4)))
     assert (health.cpu_wait_s, health.stalled_waiting_s) == (None, None)
     assert health.stalled_s == pytest.approx(0.395)
+
+
+def test_a_server_that_takes_long_to_accept_is_a_slow_server() -> None:
+    """300 ms to get connected are in the connect time and in TTFT; the client itself was on time."""
+    due_s = [i / 10 for i in range(20)]
+    peer = answering(0.05, 0.01, 0.01)
+    ran = run_plan(plan_of(due_s), peer, before=lambda loop, _: setattr(loop, "connect_s", 0.3))
+    ran.health.clock_jump_s = None  # virtual time parts from the wall clock
+    summary = summarize(run_of(ran.records, window_by="count", window_end_s=1.9, health=ran.health))
+    assert [ran.of(i).started_s for i in range(20)] == due_s
+    assert ran.of(0).connect_s == pytest.approx(0.3)
+    assert summary.metrics["ttft_s"].quantiles["p99"] == pytest.approx(0.35)
+    assert (summary.validity, summary.itl_valid) == ("VALID", True)
