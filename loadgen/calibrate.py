@@ -22,7 +22,7 @@ import msgspec
 
 from loadgen import __version__, drive
 from loadgen.client import Counters, Stop
-from loadgen.run import Run, write_whole, writing
+from loadgen.run import Health, Run, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.truth import Accuracy, Spread, Truth, errors, read_truth
@@ -35,6 +35,8 @@ BUSY = 0.95  # of a core
 SHORT = 0.97  # of the rate asked for; less was not reached
 NEAR = 0.8  # of a ceiling: time to warn
 END_S = 30.0  # for the server to write its log
+
+Limit = Literal["client", "server", "others"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ QUICK = (
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
-    """One rate of a ladder, and what came of it. `limit`: which side could not do more, None: neither.
+    """One rate of a ladder, and what came of it. `limit`: which side could not do more, None: neither; others:
+    work that had the client's core.
 
     `held`: the run can be trusted, and every token event is accounted for. `*_cpu_share`: of a core.
     `server_late_us`: how long after they were due the server wrote its tokens.
@@ -88,7 +91,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     reached_per_s: float
     held: bool
     findings: list[str]
-    limit: Literal["client", "server"] | None
+    limit: Limit | None
     clock: Literal["kernel", "user"]
     accuracy: Accuracy
     client_cpu_share: float | None
@@ -99,7 +102,8 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """The highest rate that held, and how far off the client was there and at about half of it.
 
-    `at_least`: the client itself may do more; the server could not, or nothing higher was tried.
+    `at_least`: the client itself may do more: it was held up, the server could not, or nothing higher was
+    tried.
     """
 
     per_s: float
@@ -294,17 +298,27 @@ def judged(ladder: Ladder, rate: int, run: Run, truth: Truth, server: KeptTime) 
     held = summary.validity == "VALID" and not accuracy.unmatched and not accuracy.miscounted
     reached_per_s = summary.output_tokens_per_s or 0.0
     behind = (server.late_us.p99 or 0.0) > LATE_US or (server.cpu_share or 0.0) > BUSY
-    short = not held or reached_per_s < SHORT * rate
+    limit: Limit | None = None
+    if behind and (not held or reached_per_s < SHORT * rate):
+        limit = "server"
+    elif not held:
+        limit = "others" if _was_held_up(health) else "client"
     return Rung(
         of=ladder.of,
         asked_per_s=rate,
         reached_per_s=reached_per_s,
         held=held,
         findings=[finding.text for finding in summary.findings if finding.effect == "invalid"],
-        limit="server" if behind and short else None if held else "client",
+        limit=limit,
         clock=health.clock or "user",
         accuracy=accuracy,
         client_cpu_share=health.busiest_share,
         server_cpu_share=server.cpu_share,
         server_late_us=server.late_us,
     )
+
+
+def _was_held_up(health: Health) -> bool:
+    """Whether the client's stalls were mostly not its own doing."""
+    held_up_s = (health.stalled_waiting_s or 0.0) + (health.stalled_asleep_s or 0.0)
+    return held_up_s > 0.5 * (health.stalled_s or 0.0)

@@ -71,6 +71,13 @@ def test_a_server_that_is_behind_is_the_limit(server: dict[str, float], tmp_path
     assert judge(a_run(), tmp_path, **server).limit is None
 
 
+def test_other_work_is_not_held_against_the_client(tmp_path: Path) -> None:
+    """A client that waited for its core in most of its stalls may do better alone."""
+    late = {"late_s": 0.02, "stalled_s": 1.0}
+    assert judge(a_run(**late, stalled_waiting_s=0.4, stalled_asleep_s=0.2), tmp_path).limit == "others"
+    assert judge(a_run(**late, stalled_waiting_s=0.4), tmp_path).limit == "client"
+
+
 def test_a_request_that_the_server_never_saw_is_no_success(tmp_path: Path) -> None:
     """A valid run with a request too many cannot be compared, and does not hold."""
     found = judge(a_run(), tmp_path, lost=1)
@@ -85,9 +92,9 @@ def test_the_ceiling_is_the_highest_rate_that_held() -> None:
     assert (found.at_ceiling.ttft_us.p50, found.at_half.ttft_us.p50) == (4, 2)
 
 
-@pytest.mark.parametrize("last", [rung(8000, limit="server"), rung(8000)])
+@pytest.mark.parametrize("last", [rung(8000, limit="server"), rung(8000, limit="others"), rung(8000)])
 def test_a_ceiling_that_was_not_reached_is_said_to_be_a_least(last: Rung) -> None:
-    """The server gave out first, or nothing higher was tried."""
+    """The server gave out first, other work came between, or nothing higher was tried."""
     found = ceiling([rung(4000), last])
     assert found is not None
     assert found.at_least

@@ -8,6 +8,11 @@ from loadgen.report.tables import Column, Table
 from loadgen.stats.truth import Spread
 
 TITLES = {"events": "Token events", "requests": "Requests of one token"}
+LIMITS = {
+    "client": "the client was the limit",
+    "server": "the server was the limit",
+    "others": "other work had the client's core",
+}
 UNITS = {"events": "token events/s", "requests": "requests/s"}
 LEGEND = (
     "p50 / p99, claimed minus true by the server's own stamps; gaps by size. read lag: an event's instant - "
@@ -32,7 +37,7 @@ ALONE = 0.5  # of the cores: a load average above says that others worked meanwh
 def line(rung: Rung) -> str:
     """One rate as it was tried: progress."""
     how = "held" if rung.held else "did not hold"
-    limit = f", the {rung.limit} was the limit" if rung.limit else ""
+    limit = f", {LIMITS[rung.limit]}" if rung.limit else ""
     ttft, gap = rung.accuracy.ttft_us, rung.accuracy.gap_us
     gaps = f", a gap by {_pair(gap)}" if gap.p50 is not None else ""
     return f"{number(rung.asked_per_s)} {UNITS[rung.of]}: {how}{limit}; TTFT off by {_pair(ttft)}{gaps} us"
