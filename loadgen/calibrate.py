@@ -79,10 +79,11 @@ QUICK = (
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
-    """One rate of a ladder, and what came of it. `limit`: which side could not do more, None: neither; others:
-    work that had the client's core.
+    """One rate of a ladder, and what came of it. `held`: the run can be trusted, and every token event is
+    accounted for.
 
-    `held`: the run can be trusted, and every token event is accounted for. `*_cpu_share`: of a core.
+    `limit`: who could not do more; None: neither side; others: what had the client's core meanwhile.
+    `*_cpu_share`: of a core.
     `server_late_us`: how long after they were due the server wrote its tokens.
     """
 
