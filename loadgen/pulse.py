@@ -102,8 +102,8 @@ class Pulse:
         self._due: list[tuple[int, int, _Stream]] = []  # a heap: when, number, whose next token
         self._streams: list[_Stream] = []
         self._late_ns = array("q")
-        self._cpu_s: list[float] = []  # used when the first request had come, and when the last answer ended
-        self._wall_s: list[float] = []
+        self._began: tuple[float, float] | None = None  # CPU and clock as the first request had come
+        self._ended: tuple[float, float] | None = None  # and as the last answer ended
         self._connections: set[_Connection] = set()
         self._loop = asyncio.get_running_loop()
         self._alarm = new_alarm(self._write_due)
@@ -130,11 +130,10 @@ class Pulse:
         """`late_us`: token written - due. `cpu_share`: of a core, from the first request to the last end."""
         late_us = np.array(self._late_ns) / 1e3
         p50, p99, most = np.percentile(late_us, (50, 99, 100)).tolist() if len(late_us) else (None,) * 3
-        spent = [b - a for a, b in (self._cpu_s, self._wall_s)] if len(self._cpu_s) == 2 else []
-        return {
-            "late_us": {"p50": p50, "p99": p99, "max": most},
-            "cpu_share": spent[0] / spent[1] if spent else None,
-        }
+        share = None
+        if self._began and self._ended:
+            share = (self._ended[0] - self._began[0]) / (self._ended[1] - self._began[1])
+        return {"late_us": {"p50": p50, "p99": p99, "max": most}, "cpu_share": share}
 
     # --- requests -------------------------------------------------------------------------------------------
 
@@ -156,18 +155,13 @@ class Pulse:
             return False
         if not asked.stream:
             return False
-        if not self._cpu_s:
-            self._note_cpu(0)
+        self._began = self._began or _spent_s()
         stream = _Stream(connection, xid, read_ns, asked.tokens, is_chat=is_chat)
         self._streams.append(stream)
         heappush(self._due, (read_ns + self._beat.ttft_ns, len(self._streams), stream))
         if self._due[0][2] is stream:
             self._alarm.set(self._due[0][0])
         return True
-
-    def _note_cpu(self, place: int) -> None:
-        self._cpu_s[place:] = [time.process_time()]
-        self._wall_s[place:] = [time.perf_counter()]
 
     # --- tokens ---------------------------------------------------------------------------------------------
 
@@ -203,11 +197,16 @@ class Pulse:
             stream.left -= 1
             if not stream.left:
                 stream.connection.write(written + _end(len(stamps), is_chat=stream.is_chat))
-                self._note_cpu(1)
+                self._ended = _spent_s()
                 return None
             due_ns += next(self._gaps_ns)
         stream.connection.write(written)
         return due_ns
+
+
+def _spent_s() -> tuple[float, float]:
+    """CPU so far, and by the clock."""
+    return time.process_time(), time.perf_counter()
 
 
 class _Connection:

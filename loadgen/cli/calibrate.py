@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter steps: 20 s.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter steps: 15 s.")] = False,
     clock: options.Clock = None,
     out: Annotated[Path | None, typer.Option(help="Save here, not where `run` looks for it.")] = None,
     as_json: options.AsJson = False,
@@ -32,10 +32,11 @@ def calibrate(
 
     words, path = Words(as_json, quiet), out or saved()
     found = _taken(words, clock or "auto", quick=quick)
-    if found.events or found.requests:
-        found.save(path)
-    words.calibration(found, path)
-    raise typer.Exit(Exit.OK if found.events or found.requests else Exit.INVALID)
+    words.calibration(found)
+    if not (found.events or found.requests):
+        raise typer.Exit(Exit.INVALID)
+    found.save(path)
+    words.say(f"saved: {path}")
 
 
 def saved() -> Path:

@@ -53,12 +53,10 @@ class Words:
         if self.as_json:
             self.document(msgspec.json.format(msgspec.json.encode(comparison)).decode())
 
-    def calibration(self, found: Calibration, path: Path) -> None:
+    def calibration(self, found: Calibration) -> None:
         from loadgen.report.terminal import print_calibration
 
         print_calibration(found, self.results)
-        if found.events or found.requests:
-            self.say(f"saved: {path}")
         if self.as_json:
             self.document(_json(found))
 

@@ -14,6 +14,7 @@ from loadgen import calibrate
 from loadgen.calibrate import Ladder, Rung, concluded
 from loadgen.cli.app import app
 from loadgen.cli.calibrate import saved, warnings
+from loadgen.run import WriteError
 from loadgen.scenario import build
 from loadgen.workload import draw
 from tests.calibrations import rung
@@ -61,6 +62,15 @@ def test_json_is_alone_on_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert json.loads(done.stdout)["events"]["per_s"] == 20_000
     assert json.loads(out.read_text()) == json.loads(done.stdout)
     assert not saved().exists()
+
+
+def test_what_cannot_be_saved_is_shown_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute's work is not lost to a wrong path."""
+    climbing(monkeypatch, rung(20_000))
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(app, ["calibrate", "--out", str(tmp_path / "file" / "c.json")])
+    assert isinstance(done.exception, WriteError)
+    assert "20,000 token events/s" in done.stdout
 
 
 def test_where_nothing_held_nothing_is_saved(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
