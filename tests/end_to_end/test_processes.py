@@ -135,6 +135,40 @@ def test_two_processes_send_the_plan_of_one(tmp_path: Path) -> None:
         assert came_s[name] <= first + 1e-6
 
 
+SESSIONS = {"arrivals": {"kind": "constant", "rate": "20/s"}, "num_requests": None, "num_sessions": 5}
+USERS = {"arrivals": {"kind": "closed", "concurrency": 3}, "num_requests": 20}
+
+
+@pytest.mark.parametrize(
+    ("load", "rows"), [(SESSIONS | {"sessions": {"turns": 3}}, 15), (USERS, 20)], ids=["sessions", "users"]
+)
+def test_sessions_and_users_are_shared_whole(tmp_path: Path, load: dict[str, Any], rows: int) -> None:
+    """Each row once; all turns of a session by one process; no more in flight than there are users."""
+    shoot = Shoot(tmp_path / "r", asked(2, **load, tail=False))
+    run, requests = shot(shoot, QUICK)
+    assert sorted(run.records.index) == list(range(rows))
+    assert len(requests) == rows
+    records = [json.loads(line) for line in lines(tmp_path / "r")]
+    whose = {(record["session"], record["worker"]) for record in records if record["session"] is not None}
+    assert len(whose) == (5 if rows == 15 else 0)
+    assert {record["worker"] for record in records} == {0, 1}
+    assert shoot.counters.in_flight_max <= (5 if rows == 15 else 3)
+
+
+def test_warm_connections_are_shared(tmp_path: Path) -> None:
+    """Five in all, for two requests one after another."""
+    scenario = asked(2, arrivals={"kind": "constant", "rate": "10/s"}, num_requests=2, tail=False)
+    client = scenario.client.model_copy(update={"warm": 5})
+    opened: list[int] = []
+
+    async def count(server: ScriptedServer) -> None:
+        await server.until(lambda: len(server.requests) == 2)
+        opened.append(server.connections)
+
+    shot(Shoot(tmp_path / "r", scenario.model_copy(update={"client": client})), QUICK, count)
+    assert opened == [5]
+
+
 def lines(folder: Path) -> list[str]:
     return (folder / "records.jsonl").read_text().splitlines()
 
