@@ -122,8 +122,10 @@ class RequestRecord(msgspec.Struct, kw_only=True):
 
 
 OUTCOMES = tuple(Outcome)
-_BATCH = 128  # records that are whole at one time: their gaps are Python's integers, of 32 bytes each
-_BLOCK_GAPS = 2**20
+# Records that are whole at one time: their gaps are Python's integers, of 32 bytes each, and of more records
+# than this the garbage collector would look through all of those again and again.
+_BATCH = 128
+_BLOCK_GAPS = 2**17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,4 +67,8 @@ def _sd(values: NDArray[Any], mean: float) -> float | None:
         return None
     # In blocks: a hundred million gaps kept in four bytes each must not become as many floats at once.
     blocks = np.array_split(values, len(values) // 2**20 + 1)
-    return float(np.sqrt(sum(np.square(block - mean).sum() for block in blocks) / (len(values) - 1)))
+    return float(np.sqrt(sum(_squares(block - mean) for block in blocks) / (len(values) - 1)))
+
+
+def _squares(off: NDArray[Any]) -> float:
+    return float(np.square(off, out=off).sum())
