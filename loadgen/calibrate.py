@@ -25,6 +25,7 @@ from loadgen.client import Counters, Stop
 from loadgen.run import Health, Run, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
+from loadgen.stats.limits import LIMITS
 from loadgen.stats.truth import Accuracy, Spread, Truth, errors, read_truth
 from loadgen.workload import draw
 from loadgen.workload.demand import Demand
@@ -298,19 +299,14 @@ def judged(ladder: Ladder, rate: int, run: Run, truth: Truth, server: KeptTime) 
     accuracy = errors(run.records, origin_ns, truth).accuracy()
     held = summary.validity == "VALID" and not accuracy.unmatched and not accuracy.miscounted
     reached_per_s = summary.output_tokens_per_s or 0.0
-    behind = (server.late_us.p99 or 0.0) > LATE_US or (server.cpu_share or 0.0) > BUSY
-    limit: Limit | None = None
-    if behind and (not held or reached_per_s < SHORT * rate):
-        limit = "server"
-    elif not held:
-        limit = "others" if _was_held_up(health) else "client"
+    short = not held or reached_per_s < SHORT * rate
     return Rung(
         of=ladder.of,
         asked_per_s=rate,
         reached_per_s=reached_per_s,
         held=held,
         findings=[finding.text for finding in summary.findings if finding.effect == "invalid"],
-        limit=limit,
+        limit=_limit(health, server, held=held) if short else None,
         clock=health.clock or "user",
         accuracy=accuracy,
         client_cpu_share=health.busiest_share,
@@ -319,7 +315,13 @@ def judged(ladder: Ladder, rate: int, run: Run, truth: Truth, server: KeptTime) 
     )
 
 
-def _was_held_up(health: Health) -> bool:
-    """Whether the client's stalls were mostly not its own doing."""
+def _limit(health: Health, server: KeptTime, *, held: bool) -> Limit | None:
+    """Who could not do more. A client whose core is full is its own limit, whatever the server did."""
+    if (health.busiest_share or 0.0) > LIMITS.cpu_share:
+        return "client"
+    if (server.late_us.p99 or 0.0) > LATE_US or (server.cpu_share or 0.0) > BUSY:
+        return "server"
+    if held:
+        return None
     held_up_s = (health.stalled_waiting_s or 0.0) + (health.stalled_asleep_s or 0.0)
-    return held_up_s > 0.5 * (health.stalled_s or 0.0)
+    return "others" if held_up_s > 0.5 * (health.stalled_s or 0.0) else "client"

@@ -78,6 +78,12 @@ def test_other_work_is_not_held_against_the_client(tmp_path: Path) -> None:
     assert judge(a_run(**late, stalled_waiting_s=0.4), tmp_path).limit == "client"
 
 
+def test_a_client_whose_core_is_full_is_its_own_limit(tmp_path: Path) -> None:
+    """Whatever the server did meanwhile."""
+    run = a_run(late_s=0.02, busiest_share=0.97)
+    assert judge(run, tmp_path, late_us=5000.0).limit == "client"
+
+
 def test_a_request_that_the_server_never_saw_is_no_success(tmp_path: Path) -> None:
     """A valid run with a request too many cannot be compared, and does not hold."""
     found = judge(a_run(), tmp_path, lost=1)
