@@ -72,21 +72,15 @@ def test_a_loop_blocked_a_fifth_of_the_time_makes_the_run_invalid(server: str, t
     assert not summary.itl_valid
 
 
-def left_alone(server: str, folder: Path, seed: int) -> Summary:
-    """One run in which no other work had the client's core; where there is none, the last of five."""
-    for again in range(5):
-        summary = measured(server, folder / f"{seed}-{again}", seed)
-        if not any("other work" in finding.text for finding in summary.findings):
-            break
-    return summary
-
-
 def test_clean_seeds_are_valid(server: str, tmp_path: Path) -> None:
-    """Ten seeds on a machine that is left alone: nothing makes any of them invalid."""
-    summaries = [left_alone(server, tmp_path, seed) for seed in range(10)]
-    invalid = {s.run_id: [f.text for f in s.findings] for s in summaries if s.validity == "INVALID"}
-    assert not invalid
+    """Ten seeds: none is invalid unless other work had the client's core, which each run tells by itself."""
+    summaries = [measured(server, tmp_path / str(seed), seed) for seed in range(10)]
     assert all(s.outcomes == {"ok": s.offered} for s in summaries)
+    invalid = {s.run_id: [f.text for f in s.findings] for s in summaries if s.validity == "INVALID"}
+    crowded = {run_id for run_id, texts in invalid.items() if any("other work" in text for text in texts)}
+    assert not invalid.keys() - crowded, invalid
+    if crowded:
+        pytest.skip(f"this machine was not left alone: other work held up {len(crowded)} of 10 runs")
 
 
 # --- the program, in a process that something is done to ----------------------------------------------------
