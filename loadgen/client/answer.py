@@ -16,6 +16,7 @@ KEPT_CHARACTERS = 2048  # of what a server says of a failure
 FINISH_REASON_CHARACTERS = 64
 READ_BODY_BYTES = 64 * 1024  # of an answer that is no stream; then we hang up
 REFUSALS = (429, 503)
+SSE_LINES = (b":", b"data:", b"event:", b"id:", b"retry:")
 
 
 class Answer:
@@ -182,11 +183,18 @@ class Answer:
 
     def _by_nothing(self) -> tuple[Outcome, str | None]:
         """No token, no finish reason, no usage: silence, or something that is no stream of chunks."""
-        words = self.stream.odd_chunk or self._body
-        speaks_sse = self._body.lstrip().startswith((b":", b"data:", b"event:", b"id:", b"retry:"))
-        if self.stream.odd_chunk is not None or (words and not speaks_sse):
+        words: bytes | bytearray | None = self.stream.odd_chunk
+        if self.stream.first_event_us is None and not _begins_as_events(self._body):
+            words = self._body
+        if words is not None:
             return Outcome.MALFORMED, f"no chunk in the stream: {words.decode(errors='replace')}"
         return Outcome.EMPTY, "the stream ended without a token, a finish reason or usage"
+
+
+def _begins_as_events(body: bytes | bytearray) -> bool:
+    """Whether `body` begins with a line of an event stream, or with what may become one."""
+    start = bytes(body.lstrip()[: len(max(SSE_LINES, key=len))])
+    return any(start.startswith(line) or line.startswith(start) for line in SSE_LINES)
 
 
 def retry_after_s(headers: Mapping[bytes, bytes]) -> float | None:

@@ -90,11 +90,11 @@ def read(data: bytes) -> Chunk | None:
 
 
 def _read_leniently(data: bytes) -> Chunk | None:
-    """Lets pass broken UTF-8, half surrogate pairs and NaN, and does without a part of the wrong type."""
+    """Lets pass broken UTF-8, half a character, raw control codes and NaN; drops parts of the wrong type."""
     if not data.lstrip().startswith(b"{"):
         return None
     try:
-        found = json.loads(data.decode(errors="replace"))
+        found = json.loads(data.decode(errors="replace"), strict=False)
         _drop_unfit(found, "usage", Usage)
         choices = found.get("choices")
         for choice in choices if isinstance(choices, list) else ():

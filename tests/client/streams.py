@@ -52,3 +52,10 @@ def plain(status: int, body: bytes | dict[str, Any] = b"", **headers: str) -> by
     body = json.dumps(body).encode() if isinstance(body, dict) else body
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     return f"HTTP/1.1 {status} Words\r\ncontent-length: {len(body)}\r\n{lines}\r\n".encode() + body
+
+
+def head(*lines: str, version: str = "1.1", status: str = "200 OK") -> bytes:
+    """A status line and headers; of an event stream, unless a line says otherwise."""
+    if not any(line.lower().startswith("content-type") for line in lines):
+        lines = ("content-type: text/event-stream", *lines)
+    return f"HTTP/{version} {status}\r\n{''.join(line + chr(13) + chr(10) for line in lines)}\r\n".encode()
