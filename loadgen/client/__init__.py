@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
 
 from loadgen.agenda import Agenda
 from loadgen.client.ahead import Ahead
@@ -20,7 +22,7 @@ from loadgen.plan import Plan, Prompt, Row
 from loadgen.records import RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import CHAT, Scenario, Target
-from loadgen.timer import Timer, calm_garbage_collector, new_timer
+from loadgen.timer import Alarm, AlarmTimer, Rings, calm_garbage_collector, new_alarm
 
 __all__ = ["Alone", "Counters", "Peers", "Stop", "run"]
 
@@ -40,7 +42,7 @@ async def run(
     stop: Stop,
     peers: Peers | None = None,
     now_ns: Callable[[], int] = time.perf_counter_ns,
-    timer: Callable[[], Timer] = new_timer,
+    alarm: Callable[[Rings], Alarm] = new_alarm,
 ) -> Health:
     """Send the plan's rows when they fall due and follow each answer; returns when every record is delivered.
 
@@ -55,7 +57,7 @@ async def run(
     peers: the other processes of the run; without any, this one is all of it. While planned rows of any are
     in flight, the tail goes on.
 
-    now_ns, timer: the clock and how to wait for an instant of it, for event loops that keep their own time.
+    now_ns, alarm: the clock and what rings at an instant of it, for event loops that keep their own time.
 
     Raises ScenarioError for headers, a key or a certificate that cannot be used, for a class that the load
     does not have, and for a prompt that the endpoint cannot take.
@@ -70,10 +72,18 @@ async def run(
     asks = Ahead(agenda, by_class, prompt, Conversations(is_chat=target.endpoint == CHAT))
     while asks.fill_one():
         pass
-    pool = Pool(target, health, on_tokens=count_tokens, on_bug=lambda bug: pace.crash(bug), now_ns=now_ns)
+    pool = Pool(
+        target,
+        health,
+        manner=scenario.client,
+        on_tokens=count_tokens,
+        on_bug=lambda bug: pace.crash(bug),
+        now_ns=now_ns,
+    )
+    peers = peers or Alone(now_ns)
     async with pool:
-        with closing(timer()) as rows_timer, closing(timer()) as probe_timer, calm_garbage_collector():
-            origin_ns = await (peers or Alone(now_ns)).start_ns()
+        with closing(AlarmTimer(alarm, now_ns)) as timer, calm_garbage_collector():
+            origin_ns = await peers.start_ns()
             on_start(origin_ns)
             sender = Sender(
                 pool,
@@ -90,9 +100,33 @@ async def run(
                 on_record=on_record,
                 counters=counters,
                 stop=stop,
-                timer=rows_timer,
+                peers=peers,
+                alarm=alarm,
             )
-            async with Probe(plan.window, health, origin_ns=origin_ns, timer=probe_timer, now_ns=now_ns):
-                await pace.run()
+            probe = Probe(
+                plan.window, health, origin_ns=origin_ns, timer=timer, now_ns=now_ns, each=pool.sync
+            )
+            with _bugs_go_to(pace):
+                async with probe:
+                    await pace.run(probe.end)
     health.in_flight_max = counters.in_flight_max
     return health
+
+
+@contextmanager
+def _bugs_go_to(pace: Pace) -> Iterator[None]:
+    """What a callback of ours raises ends the run."""
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+
+    def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if (bug := context.get("exception")) is not None:
+            pace.crash(bug)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(told)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)

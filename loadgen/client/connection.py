@@ -23,16 +23,25 @@ class Owner(Protocol):
     def crash(self, bug: BaseException) -> None: ...
 
 
+class Transport(Protocol):
+    """What a Connection needs of asyncio's transports, or of a Wire."""
+
+    def write(self, data: bytes) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+    def is_closing(self) -> bool: ...
+    def abort(self) -> None: ...
+
+
 class Connection(asyncio.Protocol):
     """Carries one request at a time and tells its Answer what arrives.
 
-    `connect_ns`, `tls_ns`: what opening took. `asked`: requests so far.
+    `connect_ns`, `tls_ns`: what opening took. `was_idle`: it was kept between requests, or before the first.
     """
 
     def __init__(self, owner: Owner, now_ns: Callable[[], int]) -> None:
         self._owner = owner
         self._now_ns = now_ns
-        self._transport: asyncio.Transport | None = None
+        self._transport: Transport | None = None
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._headers: dict[bytes, bytes] = {}
         self._bytes = 0  # of this answer
@@ -43,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._reusable = False
         self._delimited = False  # by a length or chunks, rather than by the end of the connection
         self._linger: asyncio.TimerHandle | None = None
-        self.asked = 0
+        self.was_idle = False
         self.connect_ns = 0
         self.tls_ns: int | None = None
         self.is_lost = False
@@ -53,23 +62,13 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
-    def transport(self) -> asyncio.Transport:
+    def transport(self) -> Transport:
         assert self._transport is not None
         return self._transport
-
-    def adopt(self, transport: asyncio.BaseTransport) -> None:
-        """Write to `transport`.
-
-        With a high-water mark of zero a write goes out at once where the kernel takes it, and
-        `resume_writing` comes exactly when the last byte has gone.
-        """
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=0)
 
     def ask(self, request: bytes, answer: Answer) -> None:
         """Send `request`; what comes back goes to `answer`."""
         self._answer, self._sent, self._complete, self._bytes = answer, False, False, 0
-        self.asked += 1
         if self.is_lost:
             self._tell_lost(None)
             return
@@ -89,8 +88,15 @@ class Connection(asyncio.Protocol):
 
     # --- asyncio.Protocol -----------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.adopt(transport)
+    def connection_made(self, transport: asyncio.BaseTransport | Transport) -> None:
+        """Write to `transport` from now on.
+
+        With a high-water mark of zero a write of asyncio's goes out at once where the kernel takes it, and
+        `resume_writing` comes exactly when the last byte has gone.
+        """
+        self._transport = cast("Transport", transport)
+        if isinstance(transport, asyncio.Transport):
+            transport.set_write_buffer_limits(high=0)
 
     def resume_writing(self) -> None:
         if not self._sent:
@@ -102,7 +108,11 @@ class Connection(asyncio.Protocol):
             self._answer.sent_ns = self._now_ns()
 
     def data_received(self, data: bytes) -> None:
-        self._at_ns = self._now_ns()
+        self.received(data, self._now_ns())
+
+    def received(self, data: bytes, at_ns: int) -> None:
+        """`at_ns`: the instant of all that `data` completes."""
+        self._at_ns = at_ns
         if self._complete or self._parser is None:
             self.abort()  # bytes nobody asked for: this connection cannot be trusted
             return
@@ -170,7 +180,7 @@ class Connection(asyncio.Protocol):
         answer, self._answer = self._answer, None
         if answer is None:
             return
-        if self._bytes == 0 and self.asked > 1:
+        if self._bytes == 0 and self.was_idle:
             answer.unheard()
             return
         how = f"lost ({exc})" if exc else "closed"

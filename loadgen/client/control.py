@@ -9,7 +9,6 @@ from typing import Protocol
 
 from loadgen.plan import Phase
 from loadgen.records import Outcome
-from loadgen.timer import Timer
 
 LEAD_NS = 250_000_000  # from telling the origin to the origin: time for whoever has to know it
 
@@ -99,9 +98,9 @@ class Stop:
         self.cutting = True
         self.drain()
 
-    def wakes(self, timer: Timer) -> None:
+    def wakes(self, rings: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
-        self._wake = lambda: loop.call_soon_threadsafe(timer.ring)
+        self._wake = lambda: loop.call_soon_threadsafe(rings)
 
     def sleeps(self) -> None:
         """The loop that would be woken is about to end."""

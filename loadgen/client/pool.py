@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Self
-from urllib.parse import urlsplit
 
-from loadgen.client.address import tls_context
+from loadgen.client.address import address
 from loadgen.client.connection import Connection
+from loadgen.client.tunnel import tunnel
+from loadgen.client.unreachable import Unreachable
+from loadgen.client.wire import ReceiveClock, Wire, is_stamping
 from loadgen.run import Health
-from loadgen.scenario import Target
+from loadgen.scenario import Client, ScenarioError, Target
 
-MANY_DESCRIPTORS = 1_000_000
 FOREVER_S = 86_400.0  # the caller's own limit ends a handshake
+WARM_AT_ONCE = 64  # a server's queue of connections it has not accepted yet is short
 
 
 class Pool:
     """As many connections as are asked for at once; the one used last is the first to be used again.
 
     `on_tokens` hears the number of token events of each read that had any; `on_bug` of a fault of our own.
+    Raises ScenarioError for a certificate that cannot be used, and for a clock that cannot be had.
     """
 
     def __init__(
@@ -32,36 +33,70 @@ class Pool:
         target: Target,
         health: Health,
         *,
+        manner: Client,
         on_tokens: Callable[[int], None],
         on_bug: Callable[[BaseException], None],
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        url = urlsplit(target.base_url)
-        self._host = url.hostname or ""
-        self._port = url.port or (443 if url.scheme == "https" else 80)
-        self._tls = tls_context(target)
+        self._address = address(target)
         self._keep_alive = target.connections == "keep-alive"
         self._health = health
         self._on_tokens = on_tokens
         self.crash = on_bug
         self._now_ns = now_ns
-        self._addresses: list[str] = []
+        self._warm = manner.warm
+        self._has_stamps = self._may_stamp(manner)
+        health.clock = "kernel" if self._has_stamps else "user"
+        self._clock: ReceiveClock | None = None
+        self._ips: list[str] = []
         self._unresolved: str | None = None
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._emptied: asyncio.Future[None] | None = None
 
+    def _may_stamp(self, manner: Client) -> bool:
+        may = is_stamping() and self._address.tls is None and self._address.unix_socket is None
+        if manner.clock == "kernel" and not may:
+            raise ScenarioError("client.clock: kernel needs Linux and TCP without TLS: say auto or user")
+        return may and manner.clock != "user"
+
     async def __aenter__(self) -> Self:
-        """Look the target's name up, once for the whole run. A name without an address fails each connect."""
-        allow_many_descriptors()
+        """Look the target's name up, once for the whole run, and open what is to be warm.
+
+        A name without an address fails each connect. Raises Unreachable where the server does not take as
+        many warm connections as were asked for.
+        """
+        if self._has_stamps:
+            self._clock = ReceiveClock()
+        if self._address.unix_socket is None:
+            await self._look_up()
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                self._host, self._port, type=socket.SOCK_STREAM
-            )
-            self._addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
-        except (OSError, UnicodeError) as error:  # UnicodeError: an empty or too long part of the name
-            self._unresolved = f"{self._host}: {getattr(error, 'strerror', None) or error}"
+            await self._warm_up()
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
+
+    async def _look_up(self) -> None:
+        host, port = self._address.dialled
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            self._ips = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        except (OSError, UnicodeError) as error:  # UnicodeError: an empty or too long part of the name
+            self._unresolved = f"{host}: {getattr(error, 'strerror', None) or error}"
+
+    async def _warm_up(self) -> None:
+        for first in range(0, self._warm, WARM_AT_ONCE):
+            some = min(WARM_AT_ONCE, self._warm - first)
+            opened = await asyncio.gather(*(self.connect() for _ in range(some)), return_exceptions=True)
+            for one in opened:
+                if isinstance(one, OSError):
+                    raise Unreachable(
+                        f"of {self._warm} warm connections only {len(self._idle)} could be opened: {one}"
+                    )
+                if isinstance(one, BaseException):
+                    raise one
+                self._keep(one)
 
     async def __aexit__(self, *_: object) -> None:
         """Close every connection and wait until they are gone."""
@@ -70,6 +105,14 @@ class Pool:
             for connection in tuple(self._open):
                 connection.abort()
             await self._emptied
+        if self._clock is not None:
+            self._health.reads_unstamped = self._clock.unstamped
+            self._clock.close()
+
+    def sync(self) -> None:
+        """Look at the clocks of the kernel's stamps anew."""
+        if self._clock is not None:
+            self._clock.sync()
 
     def take(self) -> Connection | None:
         """A kept connection that is thought to live, or None."""
@@ -79,47 +122,81 @@ class Pool:
                 return connection
         return None
 
+    # --- dialling -------------------------------------------------------------------------------------------
+
     async def connect(self) -> Connection:
         """A new connection, ready for a request. Raises OSError, for TLS as well."""
-        addresses = self._addresses
         start_ns = self._now_ns()
-        for address in addresses:
+        if self._address.unix_socket is not None:
+            return await self._opened(None, start_ns)
+        ips = self._ips
+        for ip in ips:
             try:
-                connection = await self._connect_to(address, start_ns)
+                connection = await self._opened(ip, start_ns)
             except OSError as error:
                 self._note(error)
-                if address == addresses[-1]:
+                if ip == ips[-1]:
                     raise
             else:  # the next ones start with the address that works
-                self._addresses = [address, *(other for other in addresses if other != address)]
+                self._ips = [ip, *(other for other in ips if other != ip)]
                 return connection
-        raise OSError(self._unresolved or f"{self._host} has no address")
+        raise OSError(self._unresolved or f"{self._address.host} has no address")
 
-    async def _connect_to(self, address: str, start_ns: int) -> Connection:
-        loop = asyncio.get_running_loop()
+    async def _opened(self, ip: str | None, start_ns: int) -> Connection:
         connection = Connection(self, self._now_ns)
-        transport, _ = await loop.create_connection(lambda: connection, address, self._port)
+        transport = await self._dial(ip, connection)
         connected_ns = self._now_ns()
         connection.connect_ns = connected_ns - start_ns
-        if self._tls is not None:
-            try:
-                tls = await loop.start_tls(
-                    transport,
-                    connection,
-                    self._tls,
-                    server_hostname=self._host,
-                    ssl_handshake_timeout=FOREVER_S,
-                )
-            except BaseException:
-                transport.abort()
-                raise
-            if tls is None:  # asyncio's way to say that the connection went meanwhile
-                raise ConnectionResetError(errno.ECONNRESET, "connection lost after the TLS handshake")
-            connection.adopt(tls)
+        if self._address.tls is not None:
+            assert transport is not None
+            await self._secure(transport, connection)
             connection.tls_ns = self._now_ns() - connected_ns
         if not connection.is_lost:
             self._open.add(connection)
         return connection
+
+    async def _dial(self, ip: str | None, connection: Connection) -> asyncio.Transport | None:
+        """Connect: to the socket, through the proxy, or to the address. None for a wire of our own."""
+        loop, (_, port) = asyncio.get_running_loop(), self._address.dialled
+        if ip is None:
+            transport, _ = await loop.create_unix_connection(lambda: connection, self._address.unix_socket)
+        elif self._clock is not None:
+            await self._wire(ip, port, connection)
+            return None
+        elif self._address.is_tunnelled:
+            transport = await tunnel(ip, self._address)
+            transport.set_protocol(connection)
+        else:
+            transport, _ = await loop.create_connection(lambda: connection, ip, port)
+        return transport
+
+    async def _wire(self, ip: str, port: int, connection: Connection) -> None:
+        assert self._clock is not None
+        sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET)
+        sock.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, (ip, port))
+            Wire(sock, connection, self._clock)
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _secure(self, transport: asyncio.Transport, connection: Connection) -> None:
+        assert self._address.tls is not None
+        try:
+            tls = await asyncio.get_running_loop().start_tls(
+                transport,
+                connection,
+                self._address.tls,
+                server_hostname=self._address.host,
+                ssl_handshake_timeout=FOREVER_S,
+            )
+        except BaseException:
+            transport.abort()
+            raise
+        if tls is None:  # asyncio's way to say that the connection went meanwhile
+            raise ConnectionResetError(errno.ECONNRESET, "connection lost after the TLS handshake")
+        connection.connection_made(tls)
 
     def _note(self, error: OSError) -> None:
         """Our own exhaustion is no fault of the server: it makes the run invalid."""
@@ -132,9 +209,13 @@ class Pool:
 
     def free(self, connection: Connection) -> None:
         if self._keep_alive:
-            self._idle.append(connection)
+            self._keep(connection)
         else:
             connection.abort()
+
+    def _keep(self, connection: Connection) -> None:
+        connection.was_idle = True
+        self._idle.append(connection)
 
     def lost(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -146,15 +227,3 @@ class Pool:
         self._health.reads += 1
         self._health.reads_with_several_events += tokens > 1
         self._on_tokens(tokens)
-
-
-def allow_many_descriptors() -> None:
-    """Raise this process's limit of open files as far as the system lets us: a connection is one."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MANY_DESCRIPTORS if most == resource.RLIM_INFINITY else most
-    with suppress(ValueError, OSError):  # macOS has a further limit that it does not tell
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

@@ -39,25 +39,27 @@ class Sender:
         self.origin_ns = origin_ns
         self.now_ns = now_ns
         self.secrets = secrets
+        self.loop = asyncio.get_running_loop()
 
 
 class Call:
-    """One request on its way. `run` gives its record; no trouble of the request passes as an exception.
+    """One request on its way. `over` is called once, when nothing more will come of it and the
+    record is whole.
 
     Where the scenario says `retry`, it may take several attempts, each with an `answer` of its own; the last
-    one's is the record's.
+    one's is the record's. On a kept connection the request leaves before `start` returns.
     """
 
-    def __init__(self, sender: Sender, ask: Ask) -> None:
+    def __init__(self, sender: Sender, ask: Ask, over: Callable[[Call], None]) -> None:
         self.ask = ask
         self.slot_ns: int | None = None
         self.started_ns: int | None = None
         self.hangs_up_ns = _hangs_up_ns(sender, ask)
         self._sender = sender
+        self._over: Callable[[Call], None] | None = over
         self._now_ns = sender.now_ns
-        self._connecting: asyncio.Task[object] | None = None
-        self._waiting: asyncio.Future[None] | None = None
-        self._limit: asyncio.TimerHandle | None = None
+        self._connecting: asyncio.Task[Connection] | None = None
+        self._limit: asyncio.TimerHandle | None = None  # of the attempt in progress, or of the pause after it
         self._attempts = 0
         self._retried: list[Try] = []
         self._no_more = False
@@ -67,26 +69,21 @@ class Call:
         """Nothing has happened yet in this attempt."""
         sender = self._sender
         self.answer = Answer(
-            sender.origin_ns, self._go_on, sender.secrets, keeps_text=self.ask.said is not None
+            sender.origin_ns, self._settled, sender.secrets, keeps_text=self.ask.said is not None
         )
         self._connection: Connection | None = None
-        self._connecting_ns = self._asked_ns = 0
+        self._began_ns = self._connecting_ns = self._asked_ns = 0
         self._reused: bool | None = None
+        self._is_pausing = False
 
-    async def run(self) -> RequestRecord:
-        if self.answer.outcome is not None:  # cut before it began
-            return self.record()
-        began_ns = self.started_ns = self._now_ns()
-        await self._attempt()
-        while (again_ns := self._again_ns()) is not None:
-            await self._pause(again_ns)
-            if self._no_more:
-                break
-            self._retried.append(self._tried(began_ns))
-            self._begin()
-            began_ns = self._now_ns()
-            await self._attempt()
-        return self.record()
+    def start(self) -> None:
+        self.started_ns = self._now_ns()
+        self._attempt(self.started_ns)
+
+    def never(self, outcome: Outcome, why: str) -> None:
+        """It is not to start; nobody is told."""
+        self.answer.settled = _nobody_listens
+        self.answer.cut(outcome, why, self._now_ns())
 
     def cut(self, outcome: Outcome, why: str | None = None) -> None:
         """Give up now, unless the answer is settled; then it stands, and is the last."""
@@ -96,8 +93,8 @@ class Call:
     def no_more(self) -> None:
         """Whatever comes of this attempt, none follows."""
         self._no_more = True
-        if self.answer.outcome is not None:  # it may be waiting for the next one
-            self._go_on()
+        if self._is_pausing:
+            self._end()
 
     def _give_up(self, outcome: Outcome, why: str | None) -> None:
         if self.answer.outcome is not None:
@@ -110,58 +107,84 @@ class Call:
 
     # --- one attempt ----------------------------------------------------------------------------------------
 
-    async def _attempt(self) -> None:
-        try:
-            await self._talk()
-        except OSError as error:
-            self.answer.cut(Outcome.CONNECT_ERROR, str(error) or type(error).__name__, self._now_ns())
-        except asyncio.CancelledError:
-            if self.answer.outcome is None:  # it was not `cut` that cancelled
-                raise
-        finally:
-            if self._limit is not None:
-                self._limit.cancel()
-            self._connecting = None
-            self.answer.settled = _nobody_listens  # or the two would keep each other alive
-
-    async def _talk(self) -> None:
-        self._connecting_ns = self._now_ns()
+    def _attempt(self, now_ns: int) -> None:
+        self._began_ns = self._connecting_ns = now_ns
         self._check_limits()
         if self.answer.outcome is not None:  # late as we are, the user's patience is over
             return
         self._attempts += 1
         kept = self._sender.pool.take()
         self._reused = kept is not None
-        await self._ask(kept or await self._connect())
-        if self.answer.outcome is None:  # a kept connection had died: once more, on a new one
+        if kept is not None:
+            self._ask(kept)
+        else:
+            self._connect()
+
+    def _connect(self) -> None:
+        self._connecting = self._sender.loop.create_task(self._sender.pool.connect())
+        self._connecting.add_done_callback(self._connected)
+
+    def _connected(self, connecting: asyncio.Task[Connection]) -> None:
+        self._connecting = None
+        problem = None if connecting.cancelled() else connecting.exception()
+        if problem is not None and not isinstance(problem, OSError):
+            raise problem
+        if self.answer.outcome is not None:  # cut meanwhile
+            if problem is None and not connecting.cancelled():
+                connecting.result().abort()
+            self._next()
+        elif problem is not None:
+            why = str(problem) or type(problem).__name__
+            self.answer.cut(Outcome.CONNECT_ERROR, why, self._now_ns())
+        else:
+            self._ask(connecting.result())
+
+    def _ask(self, connection: Connection) -> None:
+        self._connection = connection
+        self._asked_ns = self._now_ns()
+        connection.ask(self.ask.request, self.answer)
+
+    def _settled(self) -> None:
+        """Called from the midst of a read: what follows waits until that is over."""
+        self._sender.loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        """The attempt is over, or a kept connection had died: once more, then, on a new one."""
+        try:
+            self._go_on()
+        except Exception:
+            self._end()  # the row keeps its record, whatever fault of ours this is
+            raise
+
+    def _go_on(self) -> None:
+        if self._connecting is not None:  # it is about to be over
+            return
+        if self.answer.outcome is None:
             self._attempts += 1
             self._reused, self._connection = False, None
             self._connecting_ns = self._now_ns()
-            await self._ask(await self._connect())
+            self._connect()
+            return
+        self._cancel_limit()
+        again_ns = self._again_ns()
+        if again_ns is None:
+            self._end()
+        else:
+            self._pause(again_ns)
 
-    async def _connect(self) -> Connection:
-        self._connecting = asyncio.current_task()
-        connection = await self._sender.pool.connect()
-        self._connecting = None
-        return connection
-
-    async def _ask(self, connection: Connection) -> None:
-        self._connection = connection
-        self._waiting = asyncio.get_running_loop().create_future()
-        self._asked_ns = self._now_ns()
-        connection.ask(self.ask.request, self.answer)
-        await self._waiting
-
-    def _go_on(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+    def _end(self) -> None:
+        self._cancel_limit()
+        self.answer.settled = _nobody_listens  # or the two would keep each other alive
+        over, self._over = self._over, None
+        if over is not None:
+            over(self)
 
     # --- further attempts -----------------------------------------------------------------------------------
 
     def _again_ns(self) -> int | None:
         """When to try once more; None: the answer stands."""
         policy, tries = self.ask.form.retry, len(self._retried) + 1
-        if policy is None or self._no_more:
+        if policy is None or self._no_more or self.started_ns is None:
             return None
         wait_s = retry.wait_s(policy, tries, self.answer)
         if wait_s is None or wait_s > self._sender.timeouts.total_s:
@@ -169,16 +192,17 @@ class Call:
         again_ns = self._now_ns() + round(wait_s * 1e9)
         return again_ns if again_ns < self._total_ns else None
 
-    async def _pause(self, until_ns: int) -> None:
+    def _pause(self, until_ns: int) -> None:
         """Wait until then, the user's patience permitting, or until no further attempt is wanted."""
         until_ns = min(until_ns, self.hangs_up_ns or until_ns)
-        loop = asyncio.get_running_loop()
-        self._waiting = loop.create_future()
-        timer = loop.call_later((until_ns - self._now_ns()) / 1e9 + TICK_S, self._go_on)
-        try:
-            await self._waiting
-        finally:
-            timer.cancel()
+        self._is_pausing = True
+        wait_s = (until_ns - self._now_ns()) / 1e9 + TICK_S
+        self._limit = self._sender.loop.call_later(wait_s, self._again)
+
+    def _again(self) -> None:
+        self._retried.append(self._tried(self._began_ns))
+        self._begin()
+        self._attempt(self._now_ns())
 
     def _tried(self, began_ns: int) -> Try:
         answer = self.answer
@@ -208,7 +232,11 @@ class Call:
             self._give_up(outcome, why.format(show_duration(limit_s)))
             return
         soonest_s = min((at_ns - now_ns) / 1e9, limits.first_token_s, limits.idle_s)
-        self._limit = asyncio.get_running_loop().call_later(soonest_s + TICK_S, self._check_limits)
+        self._limit = self._sender.loop.call_later(soonest_s + TICK_S, self._check_limits)
+
+    def _cancel_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
 
     def _next_limit(self) -> _Limit:
         limits, answer = self._sender.timeouts, self.answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from loadgen.plan import NONE, Phase, Plan, Prompt, PromptRecipe, Row, Window
 from loadgen.records import RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import Scenario
-from loadgen.timer import LoopTimer
+from loadgen.timer import LoopAlarm
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, say
 from tests.virtual_loop import Link, Peer, VirtualLoop, run_virtual
 
@@ -191,6 +192,8 @@ def run_plan(
     ran = ran or Ran()
     assert scenario.target is not None
     target = scenario.target
+    by_loop = scenario.client.model_copy(update={"clock": "user"})  # the kernel has no part in virtual time
+    scenario = scenario.model_copy(update={"client": by_loop})
 
     def on_start(origin_ns: int) -> None:
         ran.origin_ns = origin_ns
@@ -222,7 +225,7 @@ def run_plan(
                 counters=ran.counters,
                 stop=stop,
                 now_ns=loop.now_ns,
-                timer=lambda: LoopTimer(loop.now_ns),
+                alarm=partial(LoopAlarm, now_ns=loop.now_ns),
             )
         finally:
             ran.ended_s = (loop.now_ns() - ran.origin_ns) / 1e9

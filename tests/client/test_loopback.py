@@ -12,11 +12,12 @@ from typing import Any, cast
 import pytest
 
 from loadgen.client import Counters, Stop, run
-from loadgen.client.pool import Pool, allow_many_descriptors
+from loadgen.client.headroom import allow_many_descriptors
+from loadgen.client.pool import Pool
 from loadgen.plan import Plan
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import Health
-from loadgen.scenario import Target
+from loadgen.scenario import Client, Target
 from loadgen.timer import calm_garbage_collector
 from tests.client.runs import plan_of, scenario_of
 from tests.client.streams import plain
@@ -331,7 +332,8 @@ def test_connections_do_not_delay_small_writes(on_loop: Callable[[Main], None]) 
     async def main() -> None:
         async with ScriptedServer(stream_reply()) as server:
             target = Target(base_url=server.url)
-            pool = Pool(target, Health(), on_tokens=lambda tokens: None, on_bug=lambda bug: None)
+            quiet: dict[str, Any] = {"on_tokens": lambda tokens: None, "on_bug": lambda bug: None}
+            pool = Pool(target, Health(), manner=Client(clock="user"), **quiet)
             async with pool:
                 connection = await pool.connect()
                 own = connection.transport.get_extra_info("socket")

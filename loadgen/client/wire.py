@@ -1,0 +1,154 @@
+"""A TCP connection of our own, each read of which comes with the kernel's instant of it. Linux only."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+from loadgen.client.connection import Connection
+
+SO_TIMESTAMPNS = 35  # the socket module does not name it
+READ_BYTES = 65_536
+ANCILLARY_BYTES = socket.CMSG_SPACE(16) if hasattr(socket, "CMSG_SPACE") else 0
+SANDWICHES = 8
+
+_unpack = struct.Struct("qq").unpack
+
+
+def is_stamping() -> bool:
+    """Whether this system stamps what it receives."""
+    return sys.platform == "linux" and sys.maxsize > 2**32
+
+
+class ReceiveClock:
+    """Maps the kernel's stamps, of the wall clock, to the monotonic one; `sync` now and then.
+
+    While it is open the kernel stamps: it begins a little after the first socket that asks for it.
+    `unstamped`: reads that came without.
+    """
+
+    def __init__(self) -> None:
+        self.unstamped = 0
+        self.offset_ns = 0
+        self._asking = socket.socket()
+        self._asking.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self.sync()
+
+    def sync(self) -> None:
+        """Look at both clocks anew: one between two looks at the other, the closest of several."""
+        now_ns, wall_ns = time.perf_counter_ns, time.time_ns
+        width_ns = None
+        for _ in range(SANDWICHES):
+            before, wall, after = now_ns(), wall_ns(), now_ns()
+            if width_ns is None or after - before < width_ns:
+                width_ns, self.offset_ns = after - before, wall - (before + after) // 2
+
+    def close(self) -> None:
+        self._asking.close()
+
+
+class Wire:
+    """The transport of one Connection: what it needs of asyncio's, by a socket that is connected.
+
+    The instant of a read is when the kernel had its last byte: it holds for the event which that completed.
+    Earlier events in the same read came before.
+    """
+
+    def __init__(self, sock: socket.socket, connection: Connection, clock: ReceiveClock) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self._loop = asyncio.get_running_loop()
+        self._sock: socket.socket | None = sock
+        self._fd = sock.fileno()
+        self._receive = sock.recvmsg
+        self._received: Callable[[bytes, int], None] = connection.received
+        self._connection = connection
+        self._clock = clock
+        self._last_ns = 0
+        self._unsent = bytearray()
+        connection.connection_made(self)
+        self._loop.add_reader(self._fd, self._readable)
+
+    def _readable(self) -> None:
+        try:
+            data, ancillary, _, _ = self._receive(READ_BYTES, ANCILLARY_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        at_ns = time.perf_counter_ns()
+        if ancillary:
+            seconds, ns = _unpack(ancillary[0][2])
+            stamp_ns = seconds * 1_000_000_000 + ns - self._clock.offset_ns
+            at_ns = max(self._last_ns, min(stamp_ns, at_ns))  # should the wall clock have been set meanwhile
+        elif data:
+            self._clock.unstamped += 1
+        self._last_ns = at_ns
+        if data:
+            self._received(data, at_ns)
+        else:
+            self._connection.eof_received()
+            self._end(None)
+
+    # --- asyncio.Transport ----------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if self._sock is None:
+            return
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            sent = self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._loop.call_soon(self._end, error)
+            return
+        if sent < len(data):
+            self._unsent += data[sent:]
+            self._loop.add_writer(self._fd, self._writable)
+
+    def _writable(self) -> None:
+        assert self._sock is not None
+        try:
+            del self._unsent[: self._sock.send(self._unsent)]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        if not self._unsent:
+            self._loop.remove_writer(self._fd)
+            self._connection.resume_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent)
+
+    def is_closing(self) -> bool:
+        return self._sock is None
+
+    def abort(self) -> None:
+        if self._sock is not None:
+            self._close()
+            self._loop.call_soon(self._connection.connection_lost, None)
+
+    def _end(self, error: OSError | None) -> None:
+        if self._sock is not None:
+            self._close()
+            self._connection.connection_lost(error)
+
+    def _close(self) -> None:
+        assert self._sock is not None
+        self._loop.remove_reader(self._fd)
+        if self._unsent:
+            self._loop.remove_writer(self._fd)
+            self._unsent.clear()
+        self._sock.close()
+        self._sock = None
+        del self._received, self._receive  # no cycles for the garbage collector
