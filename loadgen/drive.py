@@ -219,9 +219,9 @@ async def fire(
 
         try:
             header.health = await (
-                fleet.run(job, processes, on_start=started, counters=counters, stop=stop)
-                if processes > 1
-                else job.run(Share(), on_start=started, append=append, counters=counters, stop=stop)
+                job.run(Share(), on_start=started, append=append, counters=counters, stop=stop)
+                if processes == 1
+                else fleet.run(job, processes, on_start=started, counters=counters, stop=stop)
             )
             header.complete = True
         except BaseException as problem:
@@ -231,6 +231,8 @@ async def fire(
             header.interrupted = stop.asked
             header.rows_due, header.rows_not_sent = counters.due, len(order.plan) - counters.planned
             header.rows_dropped = counters.dropped
+        if header.health.processes_lost:  # what it told last was not the last that it did
+            header.rows_due = header.rows_not_sent = None
     return load(order.folder)
 
 

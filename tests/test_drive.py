@@ -32,6 +32,13 @@ def test_an_interrupted_simulation_says_how_many_rows_it_left_out(tmp_path: Path
     assert len(run.records) == 3
 
 
+def test_a_simulation_has_no_client_processes(tmp_path: Path) -> None:
+    """However many are asked for, the records are the same."""
+    load = {"arrivals": {"kind": "poisson", "rate": "50/s"}, "num_requests": 20}
+    one, four = (simulated(tmp_path / str(n), load=load, client={"processes": n}) for n in (1, 4))
+    assert one.ended_s.tolist() == four.ended_s.tolist()
+
+
 FIXED = {"kind": "fixed", "step": "10ms"}
 TWO_USERS: dict[str, Any] = {"arrivals": {"kind": "closed", "concurrency": 2, "think": "10ms"}}
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from math import ceil
 
 import msgspec
 
@@ -50,8 +51,7 @@ def processes(plan: Plan, scenario: Scenario) -> int:
 
 def _needed(plan: Plan) -> int:
     demand = expected(plan)
-    share = max(demand.requests_rps / REQUESTS_RPS, demand.events_per_s / EVENTS_PER_S)
-    return max(1, -int(-share // 1))
+    return max(1, ceil(demand.requests_rps / REQUESTS_RPS), ceil(demand.events_per_s / EVENTS_PER_S))
 
 
 def _cores() -> int:

@@ -24,6 +24,8 @@ TELL_S = 0.2  # between two reports of the counters
 
 @dataclass(frozen=True, slots=True)
 class Start:
+    """To all workers: the origin, a moment from now."""
+
     origin_ns: int
 
 
