@@ -25,7 +25,6 @@ from loadgen.workload.demand import expected
 REQUESTS_RPS = 2_500
 EVENTS_PER_S = 25_000
 
-LOOK_S = 0.05  # between two looks at the user's wish to end
 CUT_S = 5.0  # for workers to end, once all is cut
 
 # Of the health of several processes; of all else the worst.
@@ -76,11 +75,12 @@ async def run(
     fleet = _Fleet(job, on_start, counters)
     try:
         await fleet.launch(of)
-        looking = asyncio.create_task(fleet.look(stop))
+        wish = asyncio.create_task(fleet.pass_on(stop))
         try:
             await fleet.follow()
         finally:
-            looking.cancel()
+            wish.cancel()
+            stop.sleeps()
     finally:
         await fleet.end()
     write_whole(job.folder / "workers.json", msgspec.json.format(fleet.facts(), indent=1) + b"\n")
@@ -149,14 +149,15 @@ class _Fleet:
         if self._trouble is not None:
             raise self._trouble
 
-    async def look(self, stop: Stop) -> None:
-        """Pass the user's wish to end on."""
-        told = False
+    async def pass_on(self, stop: Stop) -> None:
+        """The user's wish to end."""
+        news = asyncio.Event()
+        stop.wakes(news.set)
         while not stop.cutting:
-            if stop.asked and not told:
+            if stop.asked:
                 self._tell(Word.DRAIN)
-                told = True
-            await asyncio.sleep(LOOK_S)
+            await news.wait()
+            news.clear()
         self._cut(CUT_S)
 
     async def end(self) -> None:
