@@ -31,11 +31,13 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loadgen.client.control.LEAD_NS", 20_000_000)
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def on_loop(request: pytest.FixtureRequest) -> Callable[[Main], None]:
-    """Runs a test's coroutine on each kind of loop."""
+@pytest.fixture(params=["asyncio", "uvloop", "uvloop, own clock"])
+def on_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Main], None]:
+    """Runs a test's coroutine on each kind of loop, by the kernel's clock where there is one, and by ours."""
     if request.param == "asyncio":
         return lambda main: asyncio.run(main())
+    if request.param == "uvloop, own clock":
+        monkeypatch.setattr("loadgen.client.pool.is_stamping", lambda: False)
     uvloop = pytest.importorskip("uvloop")
     return lambda main: uvloop.run(main())
 

@@ -1,0 +1,236 @@
+"""A socket of our own, over real loopback connections: the kernel's instants, whole writes, every end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing
+from typing import Any, cast
+
+import pytest
+
+from loadgen.client.connection import Connection
+from loadgen.client.wire import ReceiveClock, Wire, is_stamping
+
+pytestmark = pytest.mark.skipif(not is_stamping(), reason="the kernel's stamps are Linux's")
+
+MS = 1_000_000
+
+
+class Hearer:
+    """Stands for a Connection: keeps what it is told, with when, and in which order."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[bytes, int]] = []
+        self.told: list[str] = []
+        self.error: Exception | None = None
+        self.changed = asyncio.Event()
+
+    def connection_made(self, transport: object) -> None:
+        self._tell("made")
+
+    def received(self, data: bytes, at_ns: int) -> None:
+        self.reads.append((data, at_ns))
+        self._tell("read")
+
+    def eof_received(self) -> None:
+        self._tell("eof")
+
+    def resume_writing(self) -> None:
+        self._tell("sent")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.error = error
+        self._tell("lost")
+
+    def _tell(self, what: str) -> None:
+        self.told.append(what)
+        self.changed.set()
+
+    async def until(self, what: str) -> None:
+        async with asyncio.timeout(5):
+            while what not in self.told:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a loopback connection: ours, which does not block, and the peer's."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ours = socket.create_connection(listening.getsockname())
+        theirs, _ = listening.accept()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def on_loop(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    if request.param == "asyncio":
+        return asyncio.run
+    return cast("Callable[[Coroutine[Any, Any, None]], None]", pytest.importorskip("uvloop").run)
+
+
+OnLoop = Callable[[Coroutine[Any, Any, None]], None]
+Pair = tuple[socket.socket, socket.socket]
+
+
+def test_a_read_has_the_instant_of_its_arrival_though_the_loop_was_blocked(
+    on_loop: OnLoop, sockets: Pair
+) -> None:
+    """A byte that came before a stall of 60 ms is stamped when it came, and not when it was read."""
+    ours, theirs = sockets
+
+    async def main() -> None:
+        hearer = Hearer()
+        with closing(ReceiveClock()) as clock:
+            Wire(ours, cast("Connection", hearer), clock)
+            theirs.send(b"warm")  # the very first may come before the kernel stamps
+            await hearer.until("read")
+            hearer.told.clear()
+            before_ns = time.perf_counter_ns()
+            theirs.send(b"x")
+            after_ns = time.perf_counter_ns()
+            time.sleep(0.06)  # noqa: ASYNC251  the stall
+            await hearer.until("read")
+            data, at_ns = hearer.reads[-1]
+            assert data == b"x"
+            assert before_ns - 20_000 <= at_ns <= after_ns + 20_000
+            assert clock.unstamped <= 1
+
+    on_loop(main())
+
+
+def test_instants_never_go_back_nor_beyond_the_read(on_loop: OnLoop, sockets: Pair) -> None:
+    """Were the wall clock set by an hour either way, a read stays between the one before it and now."""
+    ours, theirs = sockets
+
+    async def main() -> None:
+        hearer = Hearer()
+        with closing(ReceiveClock()) as clock:
+            Wire(ours, cast("Connection", hearer), clock)
+            true_offset_ns = clock.offset_ns
+            for off_ns in (0, 3_600_000 * MS, -3_600_000 * MS, 0):
+                clock.offset_ns = true_offset_ns + off_ns
+                hearer.told.clear()
+                theirs.send(b"x")
+                await hearer.until("read")
+            stamps = [at_ns for _, at_ns in hearer.reads]
+            assert stamps == sorted(stamps)
+            assert stamps[-1] <= time.perf_counter_ns()
+
+    on_loop(main())
+
+
+def test_a_look_at_the_clocks_finds_their_distance() -> None:
+    """The offset is that of two readings taken one after another, to a tenth of a millisecond."""
+    with closing(ReceiveClock()) as clock:
+        clock.offset_ns = 0
+        clock.sync()
+        assert abs(time.time_ns() - time.perf_counter_ns() - clock.offset_ns) < 100_000
+
+
+def test_a_long_request_goes_out_as_the_peer_reads_it(on_loop: OnLoop, sockets: Pair) -> None:
+    """What the kernel does not take at once follows later, in order, and then it is told."""
+    ours, theirs = sockets
+    request = bytes(range(256)) * 40_000  # 10 MB
+
+    async def main() -> None:
+        hearer, loop = Hearer(), asyncio.get_running_loop()
+        with closing(ReceiveClock()) as clock:
+            wire = Wire(ours, cast("Connection", hearer), clock)
+            wire.write(request)
+            assert wire.get_write_buffer_size() > 0
+            wire.write(b"end")
+            theirs.setblocking(False)
+            got = bytearray()
+            while len(got) < len(request) + 3:
+                got += await loop.sock_recv(theirs, 1 << 20)
+            await hearer.until("sent")
+            assert (wire.get_write_buffer_size(), hearer.told.count("sent")) == (0, 1)
+            assert bytes(got) == request + b"end"
+            wire.abort()
+            await hearer.until("lost")
+
+    on_loop(main())
+
+
+ENDS: dict[str, tuple[Callable[[socket.socket], object], list[str], type[Exception] | None]] = {
+    "closed": (lambda peer: peer.close(), ["made", "eof", "lost"], None),
+    "half closed": (lambda peer: peer.shutdown(socket.SHUT_WR), ["made", "eof", "lost"], None),
+    "reset": (
+        lambda peer: (
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"),
+            peer.close(),
+        ),
+        ["made", "lost"],
+        ConnectionResetError,
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_every_end_is_told_once(on_loop: OnLoop, sockets: Pair, end: str) -> None:
+    """An end of the stream is told as such, a reset with its error; then the connection is lost, once."""
+    ours, theirs = sockets
+    do, told, error = ENDS[end]
+
+    async def main() -> None:
+        hearer = Hearer()
+        with closing(ReceiveClock()) as clock:
+            wire = Wire(ours, cast("Connection", hearer), clock)
+            do(theirs)
+            await hearer.until("lost")
+            wire.abort()
+            wire.write(b"late")
+            await asyncio.sleep(0)
+            assert hearer.told == told
+            assert type(hearer.error) is (error or type(None))
+            assert wire.is_closing()
+
+    on_loop(main())
+
+
+def test_an_abort_is_told_after_it_and_leaves_nothing(on_loop: OnLoop, sockets: Pair) -> None:
+    """Whoever aborts hears of the loss in the next pass; the descriptor is closed at once."""
+    ours, _ = sockets
+
+    async def main() -> None:
+        hearer = Hearer()
+        with closing(ReceiveClock()) as clock:
+            wire = Wire(ours, cast("Connection", hearer), clock)
+            wire.abort()
+            assert (hearer.told, ours.fileno()) == (["made"], -1)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert hearer.told == ["made", "lost"]
+
+    on_loop(main())
+
+
+def test_a_write_to_a_peer_that_is_gone(on_loop: OnLoop, sockets: Pair) -> None:
+    """The error is told by the loss of the connection, not raised at whoever wrote."""
+    ours, theirs = sockets
+
+    async def main() -> None:
+        hearer = Hearer()
+        with closing(ReceiveClock()) as clock:
+            wire = Wire(ours, cast("Connection", hearer), clock)
+            theirs.close()
+            for _ in range(3):
+                wire.write(b"x")
+                time.sleep(0.001)  # noqa: ASYNC251  for the peer's reset
+            await hearer.until("lost")
+            assert hearer.told.count("lost") == 1
+
+    on_loop(main())
+
+
+def test_other_systems_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel does not stamp, nobody asks it to."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not is_stamping()
