@@ -99,14 +99,23 @@ def _read_leniently(data: bytes) -> Chunk | None:
         choices = found.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
-                _drop_unfit(choice, "delta", Delta)
-                _drop_unfit(choice, "finish_reason", str)
+                _mend(choice)
         return msgspec.convert(found, Chunk)
     except (msgspec.ValidationError, ValueError, RecursionError):
         return None
 
 
-def _drop_unfit(parts: dict[str, Any], key: str, kind: type) -> None:
+def _mend(choice: dict[str, Any]) -> None:
+    delta = choice.get("delta")
+    if isinstance(delta, dict):
+        _drop_unfit(delta, "tool_calls", list[ToolCall])
+        _drop_unfit(delta, "function_call", Function)
+    else:
+        choice.pop("delta", None)
+    _drop_unfit(choice, "finish_reason", str)
+
+
+def _drop_unfit(parts: dict[str, Any], key: str, kind: Any) -> None:
     try:
         msgspec.convert(parts.get(key), kind | None)
     except msgspec.ValidationError:

@@ -28,9 +28,8 @@ class Stream:
 
     def __init__(self, *, keeps_text: bool = False) -> None:
         self._splitter = Splitter()
-        # Tokens so far by the usage in each token event; as soon as one has none, of no use and not kept.
-        self._counts: array[int] | None = None
-        self._billed_events = 0  # token events when the last usage came
+        self._counts: array[int] | None = None  # tokens so far, by the usage that comes with each token event
+        self._billed_events = 0  # token events when a usage last counted them
         self.events = 0  # token events
         self.gaps_us = array("I")
         self.first_event_us: int | None = None
@@ -85,7 +84,7 @@ class Stream:
                 token = channel(choice) or token
         if token is not None:
             self._token(token, at_us)
-        elif not self.events and choices[0].message:
+        elif not self.events and choices[0].message and choices[0].delta is None:
             self._odd(data)  # an answer in one piece, not a stream
             return
         if self.first_choice_us is None:
@@ -124,22 +123,24 @@ class Stream:
 
     def _bill(self, usage: Usage, *, comes_with_token: bool = False) -> None:
         """Take note of `usage`; what it leaves out stands as it was said before."""
-        before = self.usage or usage
-        for name in usage.__struct_fields__:
-            if getattr(usage, name) is None:
-                setattr(usage, name, getattr(before, name))
-        self.usage, self._billed_events = usage, self.events
-        if comes_with_token and usage.completion_tokens is not None:
-            self._count(usage.completion_tokens)
+        if usage.completion_tokens is not None:
+            self._billed_events = self.events
+            if comes_with_token:
+                self._count(usage.completion_tokens)
+        if self.usage is not None:
+            for name in usage.__struct_fields__:
+                if getattr(usage, name) is None:
+                    setattr(usage, name, getattr(self.usage, name))
+        self.usage = usage
 
     def _count(self, tokens: int) -> None:
+        """The tokens so far as of the latest token event, if all before it had such a count too."""
         if self.events == 1:
             self._counts = array("I")
-        if self._counts is not None:
-            if len(self._counts) == self.events - 1:
-                self._counts.append(tokens)
-            else:
-                self._counts = None
+        if self._counts is not None and len(self._counts) == self.events - 1:
+            self._counts.append(tokens)
+        else:
+            self._counts = None
 
     # --- events without a choice ----------------------------------------------------------------------------
 
@@ -174,10 +175,11 @@ class Stream:
 
     @property
     def usage_tokens(self) -> int | None:
-        """The total that the server gives. What it gave before the last token and is too little is none."""
+        """The total that the server gives; one given early that more token events disproved is none."""
         total = None if self.usage is None else self.usage.completion_tokens
-        is_early = total is not None and self._billed_events < self.events
-        return None if is_early and (total or 0) < self.events else total
+        if total is not None and self._billed_events < self.events and total < self.events:
+            return None
+        return total
 
     def event_tokens(self) -> int | list[int] | None:
         """Tokens of each token event: 1 for one each, a list where usage grew with each, else None."""

@@ -140,6 +140,17 @@ EVENTS: dict[str, tuple[Writes, Told]] = {
         stream((30, say("a")), (60, say("b") * 3), (90, say("c", "stop") + bill(5) + DONE)),
         Told(first=30, gaps=[30, 0, 0, 30], tokens=(5, "usage"), finish="stop", each=1),
     ),
+    "all events came in one read, long after the role": (
+        stream((10, delta(role="assistant")), (900, say("a") * 3 + say("b", "stop") + bill(4) + DONE)),
+        Told(
+            first=900,
+            gaps=[0, 0, 0],
+            tokens=(4, "usage"),
+            finish="stop",
+            each=1,
+            warnings=["buffered_stream_suspected"],
+        ),
+    ),
     # --- ends ---------------------------------------------------------------------------------------------
     "[DONE] is padded with blanks": (two(end=b"data:   [DONE]  \n\n"), PAIR),
     "[DONE] is followed by more, which is not read": (
@@ -267,6 +278,18 @@ EVENTS: dict[str, tuple[Writes, Told]] = {
         stream((30, text("a")), (40, text("ab")), (50, text("abc", "stop") + bill(3) + DONE)),
         Told(first=30, gaps=[10, 10], tokens=(3, "usage"), finish="stop", each=1),
     ),
+    "the answer so far stands beside every delta": (
+        stream(
+            (10, event({"choices": [{"delta": {"role": "assistant"}, "message": {"content": ""}}]})),
+            (30, event({"choices": [{"delta": {"content": "a"}, "message": {"content": "a"}}]})),
+            (40, say("b", "stop") + DONE),
+        ),
+        PAIR,
+    ),
+    "tool calls are an object, beside text": (
+        stream((30, delta(content="a", tool_calls={})), (40, say("b", "stop") + DONE)),
+        PAIR,
+    ),
     "a character in halves is a token each": (
         stream(
             (30, b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n'),
@@ -339,6 +362,24 @@ EVENTS: dict[str, tuple[Writes, Told]] = {
     "nothing was said, and counted": (
         stream((30, delta("stop") + bill(0) + DONE)),
         Told(tokens=(0, "usage"), finish="stop", warnings=["empty_output"]),
+    ),
+    "usage has fewer tokens than events": (
+        two(bill(1)),
+        Told(first=30, gaps=[10], tokens=(1, "usage"), finish="stop", warnings=["fewer_tokens_than_chunks"]),
+    ),
+    "usage has details larger than its total": (
+        two(bill(2, completion_tokens_details={"reasoning_tokens": 900})),
+        BILLED,
+    ),
+    "usage has null for choices": (
+        two(event({"choices": None, "usage": {"completion_tokens": 2}})),
+        BILLED,
+    ),
+    "an early usage is followed by one that counts nothing": (
+        stream(
+            (10, bill(0)), (30, say("a")), (40, say("b", "stop") + event({"choices": [], "usage": {}}) + DONE)
+        ),
+        PAIR,
     ),
     "something was counted that never came": (
         stream((30, delta("stop") + bill(5) + DONE)),

@@ -108,7 +108,8 @@ USAGE = objects(
 CHUNK = objects(
     choices=st.lists(CHOICE, max_size=2), usage=USAGE, error=objects(message=SIMPLE, code=SIMPLE),
     object=SIMPLE, message=SIMPLE, code=SIMPLE, token=objects(text=SIMPLE, special=st.booleans()),
-    content=SIMPLE, stop=st.booleans(), details=objects(finish_reason=SIMPLE, generated_tokens=st.integers(0, 9)),
+    content=SIMPLE, stop=st.booleans(),
+    details=objects(finish_reason=SIMPLE, generated_tokens=st.integers(0, 9)),
 )  # fmt: skip
 
 
