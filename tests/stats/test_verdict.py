@@ -211,3 +211,22 @@ def test_a_mean_half_as_far_from_its_limit_takes_four_times_the_requests() -> No
     far, near = (one(rows, f"mean(ttft) <= {1000 * (mean + off):.9f}ms") for off in (1e-4, 5e-5))
     assert far.n_to_decide is not None
     assert near.n_to_decide == pytest.approx(4 * far.n_to_decide, rel=0.01)
+
+
+def test_an_slo_of_gaps_is_judged_alike_however_they_are_cut_into_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To the last digit, with gaps that are shared by tokens and gaps that failed rows owe among them."""
+    rng = np.random.default_rng(4)
+    rows = [
+        ok(i, i / 10, gaps_us=gaps, event_tokens=1 if i % 3 else rng.integers(1, 5, len(gaps) + 1).tolist())
+        for i in range(80)
+        for gaps in [rng.integers(0, 60_000, i % 17).tolist()]
+    ] + [failed(100 + i, i / 10) for i in range(20)]
+    slos = ["p90(itl) <= 40ms", "p50(chunk_gap) <= 25ms", "mean(itl) <= 20ms", "mean(chunk_gap) <= 30ms"]
+    run = run_of(rows, scenario={"slos": slos})
+    whole = summarize(run).slos
+    monkeypatch.setattr("loadgen.records._BLOCK_GAPS", 7)
+    assert len(list(run.records.blocks())) > 50
+    assert summarize(run).slos == whole
+    assert all(slo.n > 500 for slo in whole)
