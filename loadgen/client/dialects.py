@@ -242,7 +242,7 @@ def error_text(data: bytes) -> Error:
 
 def _fault(data: bytes) -> Fault:
     try:
-        return msgspec.convert(json.loads(data.decode(errors="replace")), Fault)
+        return msgspec.convert(json.loads(data.decode(errors="replace"), strict=False), Fault)
     except (msgspec.ValidationError, ValueError, RecursionError):
         return Fault()
 

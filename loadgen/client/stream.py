@@ -149,7 +149,8 @@ class Stream:
             self._bill(chunk.usage)
         if chunk.choices is not None and not chunk.error:
             return
-        if (error := dialects.error_in(data)) is not None:
+        error = dialects.error_text(data) if chunk.error else dialects.error_in(data)
+        if error is not None:
             self._fail(error)
         elif (native := dialects.native(data)) is not None:
             self._take(native, native.choices or [], data, at_us)

@@ -412,6 +412,10 @@ EVENTS: dict[str, tuple[Writes, Told]] = {
         stream((30, event({"error": [{"message": "no room", "code": 400}]}))),
         Told(Outcome.STREAM_ERROR, words="no room"),
     ),
+    "an error has a raw tab in its message": (
+        stream((30, b'data: {"error":{"message":"no\troom"}}\n\n')),
+        Told(Outcome.STREAM_ERROR, words="no\troom"),
+    ),
     "an error is an object without a message": (
         stream((30, event({"error": {"detail": "no room"}}))),
         Told(Outcome.STREAM_ERROR, words="no room"),

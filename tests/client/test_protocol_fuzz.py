@@ -113,6 +113,7 @@ CHUNK = objects(
 )  # fmt: skip
 
 
+@settings(max_examples=60)
 @given(st.lists(CHUNK, max_size=6))
 def test_chunks_of_any_shape_leave_figures_that_agree(chunks: list[dict[str, Any]]) -> None:
     """With parts missing or of the wrong type, n token events still have n-1 gaps, which add up."""
