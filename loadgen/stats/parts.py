@@ -20,8 +20,8 @@ TURNS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-7": (4, 7), "8+": (8, np.inf)
 
 def by_class(run: Run) -> dict[str, Part]:
     """In the scenario's order, each of its classes that was measured."""
-    parts = {name: of_class(run, name) for name in run.asked("load", "classes") or {}}
-    return {name: _part(part) for name, part in parts.items() if part.records.measured.any()}
+    parts = ((name, of_class(run, name)) for name in run.asked("load", "classes") or {})
+    return {name: _part(part) for name, part in parts if part.records.measured.any()}
 
 
 def by_turn(run: Run) -> dict[str, Part]:
