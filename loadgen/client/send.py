@@ -157,7 +157,7 @@ class Call:
             raise
 
     def _go_on(self) -> None:
-        if self._connecting is not None:  # it is about to be over
+        if self._connecting is not None or self._over is None:  # about to be over, or over
             return
         if self.answer.outcome is None:
             self._attempts += 1

@@ -6,7 +6,6 @@ from __future__ import annotations
 Event = tuple[bytes, bytes]
 
 EVENT_LIMIT = 64 * 2**20
-LF = ord("\n")
 DATA = b"data: "
 
 
@@ -31,7 +30,7 @@ class Splitter:
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes. Raises EventTooLongError."""
         lines = data.splitlines()  # of bytes: at LF, CR and CRLF, and nowhere else
-        if len(lines) == 2 and not (lines[1] or self._rest or self._drop_lf) and data[-1] == LF:
+        if len(lines) == 2 and not (lines[1] or self._rest):
             line = lines[0]  # the usual read: one event of one line, and nothing before or after
             return [(b"", line[6:])] if line[:6] == DATA and line != DATA else _events([line])
         if self._drop_lf or b"\r" in data:

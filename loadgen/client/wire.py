@@ -108,6 +108,7 @@ class Wire:
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as error:
+            self._unsent += data
             self._loop.call_soon(self._end, error)
             return
         if sent < len(data):

@@ -30,7 +30,7 @@ def cause(run: Run) -> Cause:
     if waited_s > (ran_s := health.cpu_s or 0.0):
         words = f": {_WAITED}: it waited for one for {about(waited_s)} in all, and ran for {about(ran_s)}"
         return Cause(words, _ALONE, less)
-    return Cause("", f"close other work on this machine, give the client more cores, or {less}", less)
+    return Cause("", f"close other work on this machine, give the client more cores, {_or_less(run)}", less)
 
 
 def _of_stalls(run: Run, health: Health, less: str) -> Cause:
@@ -57,9 +57,18 @@ def more_cores(run: Run) -> str:
     processes = (run.header.health or Health()).processes
     has_more = processes < run.header.host.get("cpus", processes + 1)
     use = "give the client more processes (--processes)" if has_more else "use a machine with more cores"
-    return f"{use}, or {_less(run)}"
+    return f"{use}, {_or_less(run)}"
+
+
+def _or_less(run: Run) -> str:
+    """A burst's connections take longer to open than its requests to write."""
+    opens = _is_burst(run) and not run.asked("client", "warm")
+    return f"open its connections beforehand (--warm), or {_less(run)}" if opens else f"or {_less(run)}"
 
 
 def _less(run: Run) -> str:
-    at_once = run.header.window_by == "burst" or run.asked("load", "arrivals", "kind") == "burst"
-    return "send fewer at once" if at_once else "lower the rate"
+    return "send fewer at once" if _is_burst(run) else "lower the rate"
+
+
+def _is_burst(run: Run) -> bool:
+    return run.header.window_by == "burst" or run.asked("load", "arrivals", "kind") == "burst"

@@ -11,7 +11,7 @@ from loadgen.laws import Arrivals, Batches, Closed, Constant, Poisson, Renewal
 from loadgen.records import Floats, Outcome, Records
 from loadgen.run import Run
 from loadgen.stats import uniform
-from loadgen.stats.clumps import lag_beyond_place_s
+from loadgen.stats.clumps import lag_beyond_place_s, mostly_together, places
 from loadgen.stats.limits import LIMITS
 from loadgen.stats.metrics import span_s
 from loadgen.stats.summary import ArrivalsVerdict, Certificate
@@ -68,6 +68,7 @@ class _Punctuality:
     tolerance_s: float
     p99_s: float | None
     max_s: float | None
+    due: str = "due"
 
     @property
     def on_time(self) -> float | None:
@@ -84,7 +85,7 @@ class _Punctuality:
         rows, tolerance = f"{self.on_time:.1%} of {self.sent:,} requests", about(self.tolerance_s)
         bound = f", fewer than {LIMITS.on_time:.1%}" if self.is_late else ""
         spread = f"p99 {about(self.p99_s)}, most {about(self.max_s)} late"
-        return f"{rows} started within {tolerance} of due{bound} ({spread})"
+        return f"{rows} started within {tolerance} of {self.due}{bound} ({spread})"
 
 
 def _punctuality(r: Records) -> _Punctuality:
@@ -96,7 +97,10 @@ def _punctuality(r: Records) -> _Punctuality:
         return _Punctuality(0, 0, LIMITS.tolerance_s, None, None)
     tolerance_s = max(LIMITS.tolerance_s, LIMITS.tolerance_of_gap * float(np.ptp(ready_s)) / max(n - 1, 1))
     late = lag_beyond_place_s(ready_s, started_s, lag_s) > tolerance_s
-    return _Punctuality(n, int(late.sum()), tolerance_s, float(np.quantile(lag_s, 0.99)), float(lag_s.max()))
+    p99_s, due = float(np.quantile(lag_s, 0.99)), "due"
+    if mostly_together(places(ready_s, started_s)):
+        due = f"their turn, {about(LIMITS.next_s)} apart where due together"
+    return _Punctuality(n, int(late.sum()), tolerance_s, p99_s, float(lag_s.max()), due)
 
 
 # --- the law ------------------------------------------------------------------------------------------------

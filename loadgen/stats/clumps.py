@@ -21,3 +21,8 @@ def places(ready_s: Floats, started_s: Floats) -> NDArray[np.int64]:
 def lag_beyond_place_s(ready_s: Floats, started_s: Floats, lag_s: Floats) -> Floats:
     """What is left of each lag without the time that those before it may take; of a row alone, all of it."""
     return np.maximum(lag_s - LIMITS.next_s * places(ready_s, started_s), 0.0)
+
+
+def mostly_together(place: NDArray[np.int64]) -> bool:
+    """Whether a row has, in the mean, at least one other before it: then it is its turn that it is held to."""
+    return bool(len(place)) and float(place.mean()) >= 1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Floats, Outcome
 from loadgen.run import Health, Run
 from loadgen.stats.cause import Cause, cause, more_cores
-from loadgen.stats.clumps import lag_beyond_place_s, places
+from loadgen.stats.clumps import lag_beyond_place_s, mostly_together, places
 from loadgen.stats.limits import LIMITS
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import rank
@@ -85,8 +85,7 @@ def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float 
 
 def _when(run: Run) -> str:
     """What a lag counts from."""
-    _, place = _places(run)
-    if place.mean() < 1:
+    if not mostly_together(_places(run)[1]):
         return "due"
     return f"their turn (rows due together may leave {about(LIMITS.next_s)} apart)"
 

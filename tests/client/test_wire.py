@@ -224,6 +224,7 @@ def test_a_write_to_a_peer_that_is_gone(on_loop: OnLoop, sockets: Pair) -> None:
             for _ in range(3):
                 wire.write(b"x")
                 time.sleep(0.001)  # noqa: ASYNC251  for the peer's reset
+            assert wire.get_write_buffer_size() > 0  # it has not been sent
             await hearer.until("lost")
             assert hearer.told.count("lost") == 1
 

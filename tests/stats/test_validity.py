@@ -11,6 +11,7 @@ import pytest
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome
 from loadgen.run import Health, Run
 from loadgen.stats import Finding, summarize
+from loadgen.stats.certificate import certify
 from tests.records import failed, ok, run_of
 
 CALM = Health(loop_stall_mean_s=1e-4, loop_stall_p99_9_s=2e-3, loop_stall_max_s=5e-3, loop_probes=1000)
@@ -253,9 +254,19 @@ def test_a_burst_of_a_thousand_may_leave_within_60_ms() -> None:
     run = burst_of(1000, 60)
     assert effects(run) == {"clump": "info"}
     assert found(run)["clump"].text.startswith("the 1,000 requests due at 0.000 s left within 59.9ms")
+    assert "100.0% of 1,000 requests started within 2ms of their turn" in certify(run).text
     late = found(burst_of(1000, 63))
     assert late["send_lag"].effect == "invalid"
     assert "2.97ms or more after their turn" in late["send_lag"].text
+
+
+@pytest.mark.parametrize(("warm", "said"), [(0, True), (1000, False)])
+def test_a_burst_that_is_late_is_told_to_open_its_connections_beforehand(warm: int, *, said: bool) -> None:
+    """Unless it did."""
+    late = burst_of(1000, 80)
+    late.header.scenario = late.header.scenario | {"client": {"warm": warm}}
+    assert ("--warm" in found(late)["send_lag"].remedy) is said
+    assert found(late)["send_lag"].remedy.endswith("or send fewer at once")
 
 
 def test_a_small_clump_is_not_worth_a_word() -> None:
