@@ -24,5 +24,5 @@ def lag_beyond_place_s(ready_s: Floats, started_s: Floats, lag_s: Floats) -> Flo
 
 
 def mostly_together(place: NDArray[np.int64]) -> bool:
-    """Whether a row has, in the mean, at least one other before it: then it is its turn that it is held to."""
+    """Whether a row has one other before it in the mean: then it is its turn that each is held to."""
     return bool(len(place)) and float(place.mean()) >= 1
