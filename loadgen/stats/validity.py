@@ -27,7 +27,7 @@ ZERO_GAPS = "zero_gaps"  # leaves ITL without a judgement, though TTFT and E2E s
 def judge_validity(
     run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, certificate: Certificate
 ) -> list[Finding]:
-    """What speaks against the run's figures, or what a reader should know of them; empty for a clean run."""
+    """What speaks against the run's figures, and what a reader should know of how they came about."""
     health, why = run.header.health or Health(), cause(run)
     late = _explained([*_send_lag(run, metrics, offered_rps), *_stalls(health, metrics)], why)
     found = [*_wholeness(run), *late, *_clump(run), *_sent(run, why.less), *_stuck(run), *_tokens(run)]
