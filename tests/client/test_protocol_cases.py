@@ -274,6 +274,13 @@ EVENTS: dict[str, tuple[Writes, Told]] = {
         ),
         PAIR,
     ),
+    "two answers share an event, whose token may be the first's": (
+        stream(
+            (30, event({"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {}}]})),
+            (40, say("c", "stop") + DONE),
+        ),
+        PAIR,
+    ),
     "the text is sent whole again with every event": (
         stream((30, text("a")), (40, text("ab")), (50, text("abc", "stop") + bill(3) + DONE)),
         Told(first=30, gaps=[10, 10], tokens=(3, "usage"), finish="stop", each=1),
@@ -475,6 +482,10 @@ EVENTS: dict[str, tuple[Writes, Told]] = {
     "the body is empty": ([(0, HEAD + LAST_CHUNK)], Told(Outcome.EMPTY, words="without a token")),
     "there are only pings": (stream((5, b": ping\n\n"), (9, b":\n\n")), Told(Outcome.EMPTY)),
     "there is only [DONE]": (stream((5, DONE)), Told(Outcome.EMPTY)),
+    "there is only a byte order mark and [DONE]": (
+        stream((5, b"\xef\xbb\xbf" + DONE)),
+        Told(Outcome.EMPTY),
+    ),
     "there is only a role": (
         stream((5, delta(role="assistant"))),
         Told(Outcome.EMPTY),
