@@ -75,7 +75,7 @@ def _or(values: Floats, others: Floats) -> Floats:
 
 
 def _itl_us(r: Records, ok: Mask, first_s: Floats, last_s: Floats) -> NDArray[np.uint32]:
-    """Ascending: gaps between token events, and to these from a first event without a token, and on to a last one."""
+    """Ascending: gaps between token events, and to these from a first event without one, and on to a last."""
     ends_s = np.concatenate([(r.first_token_s - first_s)[ok], (last_s - r.last_token_s)[ok]])
     ends_us = np.rint(ends_s * 1e6)
     gaps_us = np.concatenate([gaps_of(r, ok), ends_us[ends_us > 0].astype(np.uint32)])
