@@ -7,6 +7,7 @@ Event = tuple[bytes, bytes]
 
 EVENT_LIMIT = 64 * 2**20
 DATA = b"data: "
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # in front of any line: a proxy may put streams together
 
 
 class EventTooLongError(Exception):
@@ -79,8 +80,8 @@ def _events(blocks: list[bytes]) -> list[Event]:
 def _event(block: bytes) -> Event | None:
     """The event in one block of lines, or None when it holds no data."""
     name, data = b"", []
-    for line in block.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
-        field, _, value = line.partition(b":")
+    for line in block.split(b"\n"):
+        field, _, value = line.removeprefix(BYTE_ORDER_MARK).partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
             data.append(value)

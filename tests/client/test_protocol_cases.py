@@ -274,12 +274,12 @@ EVENTS: dict[str, tuple[Writes, Told]] = {
         ),
         PAIR,
     ),
-    "two answers share an event, whose token may be the first's": (
+    "two answers share an event, of which only the first has a token": (
         stream(
-            (30, event({"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {}}]})),
+            (30, event({"choices": [{"index": 0, "delta": {"reasoning": "hm"}}, {"index": 1, "delta": {}}]})),
             (40, say("c", "stop") + DONE),
         ),
-        PAIR,
+        Told(first=30, gaps=[10], tokens=(2, "events"), finish="stop", warnings=NO_BILL, visible=40),
     ),
     "the text is sent whole again with every event": (
         stream((30, text("a")), (40, text("ab")), (50, text("abc", "stop") + bill(3) + DONE)),
