@@ -157,8 +157,8 @@ class Call:
             raise
 
     def _go_on(self) -> None:
-        if self._connecting is not None or self._over is None:  # about to be over, or over
-            return
+        if self._over is None or (self._connecting is not None and not self._connecting.done()):
+            return  # it is over, or about to be
         if self.answer.outcome is None:
             self._attempts += 1
             self._reused, self._connection = False, None
