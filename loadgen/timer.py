@@ -53,13 +53,14 @@ class _Itimerspec(ctypes.Structure):
 class FdAlarm:
     """By a Linux timerfd that the loop watches.
 
-    How late the loop is woken is learned, and it asks to be woken so much earlier; what is then left, at
-    most 100 us, it lets others run. It never rings early.
+    It learns to ask for being woken so much earlier that it comes too early as often as too late; what is
+    left then, at most 100 us, it lets others run. It never rings early.
     """
 
     _CLOCK_MONOTONIC = 1  # the clock of perf_counter_ns on Linux
     _ABSOLUTE = 1
     _EARLIEST_NS = 100_000
+    _STEP_NS = 1_000
 
     def __init__(self, rings: Rings) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)  # os.timerfd_create came with Python 3.13
@@ -89,8 +90,10 @@ class FdAlarm:
             return
         if (at_ns := self._at_ns) is None:
             return
-        late_ns = time.perf_counter_ns() - (at_ns - self._early_ns)
-        self._early_ns += (min(late_ns, self._EARLIEST_NS) - self._early_ns) // 8
+        if time.perf_counter_ns() >= at_ns:
+            self._early_ns = min(self._early_ns + self._STEP_NS, self._EARLIEST_NS)
+        else:
+            self._early_ns = max(self._early_ns - self._STEP_NS, 0)
         self._ring_at(at_ns)
 
     def _ring_at(self, at_ns: int) -> None:
