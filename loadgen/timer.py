@@ -173,7 +173,6 @@ def calm_garbage_collector() -> Iterator[None]:
     It is not switched off: cycles would then eat the memory of a long run.
     """
     before = gc.get_threshold()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
     try:

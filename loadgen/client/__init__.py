@@ -63,10 +63,6 @@ async def run(
     does not have, and for a prompt that the endpoint cannot take.
     """
     health = Health()
-
-    def count_tokens(tokens: int) -> None:
-        counters.tokens += tokens
-
     load, agenda = scenario.load, Agenda(plan, tail=scenario.load.tail)
     by_class = forms(plan, target, load, model=model, api_key=api_key, run_id=run_id)
     asks = Ahead(agenda, by_class, prompt, Conversations(is_chat=target.endpoint == CHAT))
@@ -76,7 +72,7 @@ async def run(
         target,
         health,
         manner=scenario.client,
-        on_tokens=count_tokens,
+        counters=counters,
         on_bug=lambda bug: pace.crash(bug),
         now_ns=now_ns,
     )

@@ -10,7 +10,7 @@ from typing import Protocol
 from loadgen.plan import Phase
 from loadgen.records import Outcome
 
-LEAD_NS = 250_000_000  # from telling the origin to the origin: time for whoever has to know it
+LEAD_NS = 150_000_000  # from telling the origin to the origin: time for whoever has to know it
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import Self
 
 from loadgen.client.address import address
 from loadgen.client.connection import Connection
+from loadgen.client.control import Counters
 from loadgen.client.tunnel import tunnel
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.wire import ReceiveClock, Wire, is_stamping
@@ -24,7 +25,7 @@ WARM_AT_ONCE = 64  # a server's queue of connections it has not accepted yet is 
 class Pool:
     """As many connections as are asked for at once; the one used last is the first to be used again.
 
-    `on_tokens` hears the number of token events of each read that had any; `on_bug` of a fault of our own.
+    `counters` learn of token events; `on_bug` hears of a fault of our own.
     Raises ScenarioError for a certificate that cannot be used, and for a clock that cannot be had.
     """
 
@@ -34,14 +35,14 @@ class Pool:
         health: Health,
         *,
         manner: Client,
-        on_tokens: Callable[[int], None],
+        counters: Counters,
         on_bug: Callable[[BaseException], None],
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._address = address(target)
         self._keep_alive = target.connections == "keep-alive"
         self._health = health
-        self._on_tokens = on_tokens
+        self._counters = counters
         self.crash = on_bug
         self._now_ns = now_ns
         self._warm = manner.warm
@@ -226,4 +227,4 @@ class Pool:
         """A read that brought this many token events, one at least."""
         self._health.reads += 1
         self._health.reads_with_several_events += tokens > 1
-        self._on_tokens(tokens)
+        self._counters.tokens += tokens

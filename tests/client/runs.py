@@ -18,7 +18,7 @@ from loadgen.timer import LoopAlarm
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, say
 from tests.virtual_loop import Link, Peer, VirtualLoop, run_virtual
 
-LEAD_S = 0.25  # from the start of the loop to the origin of the run
+LEAD_S = 0.15  # from the start of the loop to the origin of the run
 URL = "http://test.invalid:8000"
 
 

@@ -334,8 +334,8 @@ def test_connections_do_not_delay_small_writes(on_loop: Callable[[Main], None]) 
     async def main() -> None:
         async with ScriptedServer(stream_reply()) as server:
             target = Target(base_url=server.url)
-            quiet: dict[str, Any] = {"on_tokens": lambda tokens: None, "on_bug": lambda bug: None}
-            pool = Pool(target, Health(), manner=Client(clock="user"), **quiet)
+            by_loop = Client(clock="user")
+            pool = Pool(target, Health(), manner=by_loop, counters=Counters(), on_bug=lambda bug: None)
             async with pool:
                 connection = await pool.connect()
                 own = connection.transport.get_extra_info("socket")
