@@ -231,7 +231,7 @@ class Call:
         if now_ns >= at_ns:
             self._give_up(outcome, why.format(show_duration(limit_s)))
             return
-        soonest_s = min((at_ns - now_ns) / 1e9, limits.first_token_s, limits.idle_s)
+        soonest_s = min((at_ns - now_ns) / 1e9, limits.connect_s, limits.first_token_s, limits.idle_s)
         self._limit = self._sender.loop.call_later(soonest_s + TICK_S, self._check_limits)
 
     def _cancel_limit(self) -> None:

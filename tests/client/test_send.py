@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable
 
@@ -241,6 +242,22 @@ def test_a_kept_connection_that_had_died_is_replaced_once() -> None:
     assert (again.outcome, again.attempts, again.reused) == (Outcome.OK, 2, False)
     assert (again.started_s, again.connect_s, again.sent_s, again.first_token_s) == (1.0, 0.05, 1.05, 1.15)
     assert len(ran.links) == 2
+
+
+def test_replacing_a_kept_connection_has_the_limit_of_any_other() -> None:
+    """It died after a wait for the answer, and the next is not to be had: that takes a second, no more."""
+
+    async def dying(link: Link) -> None:
+        await answering_once(link)
+        await link.request()
+        await asyncio.sleep(3.0)
+        link.loop.connect_s = 1000.0
+        link.reset()
+
+    limits = {"connect": "1s", "first_token": "100s", "idle": "100s", "total": "500s"}
+    late = run_plan(plan_of([0.0, 1.0]), dying, scenario_of(timeouts=limits)).of(1)
+    assert (late.outcome, late.attempts) == (Outcome.TIMEOUT_CONNECT, 2)
+    assert late.ended_s == pytest.approx(5.0, abs=0.005)
 
 
 def test_there_is_no_third_attempt() -> None:
