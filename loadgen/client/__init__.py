@@ -74,6 +74,7 @@ async def run(
         manner=scenario.client,
         counters=counters,
         on_bug=lambda bug: pace.crash(bug),
+        connect_s=scenario.timeouts.connect_s,
         now_ns=now_ns,
     )
     peers = peers or Alone(now_ns)

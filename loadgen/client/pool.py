@@ -17,6 +17,7 @@ from loadgen.client.unreachable import Unreachable
 from loadgen.client.wire import ReceiveClock, Wire, is_stamping
 from loadgen.run import Health
 from loadgen.scenario import Client, ScenarioError, Target
+from loadgen.units import show_duration
 
 FOREVER_S = 86_400.0  # the caller's own limit ends a handshake
 WARM_AT_ONCE = 64  # a server's queue of connections it has not accepted yet is short
@@ -25,7 +26,8 @@ WARM_AT_ONCE = 64  # a server's queue of connections it has not accepted yet is 
 class Pool:
     """As many connections as are asked for at once; the one used last is the first to be used again.
 
-    `counters` learn of token events; `on_bug` hears of a fault of our own.
+    `counters` learn of token events; `on_bug` hears of a fault of our own. `connect_s`: the longest wait for
+    a warm connection; requests see to their limits themselves.
     Raises ScenarioError for a certificate that cannot be used, and for a clock that cannot be had.
     """
 
@@ -37,6 +39,7 @@ class Pool:
         manner: Client,
         counters: Counters,
         on_bug: Callable[[BaseException], None],
+        connect_s: float = FOREVER_S,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._address = address(target)
@@ -46,6 +49,7 @@ class Pool:
         self.crash = on_bug
         self._now_ns = now_ns
         self._warm = manner.warm
+        self._connect_s = connect_s
         self._has_stamps = self._may_stamp(manner)
         health.clock = "kernel" if self._has_stamps else "user"
         self._clock: ReceiveClock | None = None
@@ -89,7 +93,8 @@ class Pool:
     async def _warm_up(self) -> None:
         for first in range(0, self._warm, WARM_AT_ONCE):
             some = min(WARM_AT_ONCE, self._warm - first)
-            opened = await asyncio.gather(*(self.connect() for _ in range(some)), return_exceptions=True)
+            opening = (self._connect_in_time() for _ in range(some))
+            opened = await asyncio.gather(*opening, return_exceptions=True)
             for one in opened:
                 if isinstance(one, OSError):
                     raise Unreachable(
@@ -98,6 +103,13 @@ class Pool:
                 if isinstance(one, BaseException):
                     raise one
                 self._keep(one)
+
+    async def _connect_in_time(self) -> Connection:
+        try:
+            async with asyncio.timeout(self._connect_s):
+                return await self.connect()
+        except TimeoutError:
+            raise TimeoutError(f"no connection within {show_duration(self._connect_s)}") from None
 
     async def __aexit__(self, *_: object) -> None:
         """Close every connection and wait until they are gone."""

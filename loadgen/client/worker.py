@@ -16,6 +16,7 @@ from typing import Any
 
 from loadgen.client import Counters, Peers, Stop
 from loadgen.client.job import Job, Share
+from loadgen.client.unreachable import Unreachable
 from loadgen.run import Health, RecordWriter, WriteError, writing
 from loadgen.scenario import ScenarioError
 
@@ -105,7 +106,7 @@ async def _do(parent: _Parent) -> None:
 
 def _told(problem: Exception, k: int) -> Exception:
     """What the parent is to raise: a bug with its traceback in words, since a traceback stays behind."""
-    if isinstance(problem, ScenarioError | WriteError):
+    if isinstance(problem, ScenarioError | WriteError | Unreachable):
         return problem
     text = "".join(traceback.format_exception(problem))
     return RuntimeError(f"client process {k} failed: {problem!r}\n{text}")

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.client.runs import answering, plan_of, run_plan
+from loadgen.client import Stop
+from loadgen.client.unreachable import Unreachable
+from tests.client.runs import Ran, answering, plan_of, run_plan, scenario_of
 from tests.virtual_loop import VirtualLoop
 
 DEAD, ALIVE = "192.0.2.1", "192.0.2.2"
@@ -33,3 +35,15 @@ def test_a_dead_address_is_tried_once_in_a_run(monkeypatch: pytest.MonkeyPatch) 
     ran = run_plan(plan_of([0.0, 1.0]), answering(2.0))  # the first is in flight when the second falls due
     assert ran.outcomes == {0: "ok", 1: "ok"}
     assert tried == [DEAD, ALIVE, ALIVE]
+
+
+def test_warm_connections_are_not_waited_for_without_end() -> None:
+    """A server that does not take them within the limit of a connect is told as such; no row falls due."""
+
+    def slow(loop: VirtualLoop, _: Stop) -> None:
+        loop.connect_s = 1000.0
+
+    scenario, ran = scenario_of(client={"warm": 2}, timeouts={"connect": "3s"}), Ran()
+    with pytest.raises(Unreachable, match=r"of 2 warm connections only 0 .*: no connection within 3s"):
+        run_plan(plan_of([0.0]), answering(), scenario, before=slow, ran=ran)
+    assert not ran.records

@@ -20,6 +20,7 @@ import pytest
 
 from loadgen.cli.exits import Exit, of_run
 from loadgen.client import Counters, Stop
+from loadgen.client.unreachable import Unreachable
 from loadgen.drive import Order, conclude, fire
 from loadgen.plan import Plan
 from loadgen.records import Outcome
@@ -280,6 +281,19 @@ def test_a_mistake_that_only_a_process_finds_leaves_no_folder(tmp_path: Path) ->
     with pytest.raises(ScenarioError) as caught:
         shot(Shoot(tmp_path / "r", asked(2), key="no\nkey"), QUICK)
     assert "\n" not in str(caught.value)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_server_that_only_a_process_misses_is_no_bug_of_ours(tmp_path: Path) -> None:
+    """Where nobody listens, warm connections of several processes are told as those of one are."""
+    scenario = asked(2)
+    client = scenario.client.model_copy(update={"warm": 4})
+    scenario = scenario.model_copy(update={"client": client})
+    order = Order(scenario, draw(scenario), tmp_path / "r", "r")
+    target = Target(base_url="http://127.0.0.1:1", model="m")
+    work = fire(order, target, preflight=None, api_key=None, counters=Counters(), stop=Stop())
+    with pytest.raises(Unreachable, match="of 2 warm connections only 0 could be opened"):
+        asyncio.run(work)
     assert not (tmp_path / "r").exists()
 
 
