@@ -60,11 +60,6 @@ class Ahead:
         self._bytes += len(request)
         return True
 
-    def is_due(self, at_ns: int) -> bool:
-        """Whether the next row is written, and due by `at_ns`."""
-        head = self._agenda.head
-        return head is not None and head.due_ns <= at_ns and head.index in self._written
-
     def heard(self, ask: Ask, answer: str) -> None:
         """The answer has come, in these words; the next turn may be written."""
         if ask.said is not None:
