@@ -15,12 +15,12 @@ from loadgen.scenario import Scenario
 from loadgen.stats.metrics import metrics
 from tests.client.runs import (
     answering,
+    blocking,
     plan_of,
     run_plan,
     scenario_of,
     sessions_of,
     stopping,
-    void,
     writing,
 )
 from tests.client.streams import plain
@@ -240,7 +240,7 @@ def test_patience_counts_from_due_though_the_client_is_late() -> None:
         plan_of([0.0]),
         answering(0.1),
         scenario_of(load=PATIENT),
-        before=lambda loop, _: void(loop.call_later(0.25, loop.block, 3.0)),
+        before=blocking(0.0, 3.0),
     )
     assert ran.outcomes == {0: "abandoned"}
     assert (ran.of(0).attempts, ran.links) == (0, [])
