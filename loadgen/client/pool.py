@@ -196,6 +196,8 @@ class Pool:
 
     async def _secure(self, transport: asyncio.Transport, connection: Connection) -> None:
         assert self._address.tls is not None
+        if transport.is_closing():  # uvloop would take it, and raise in a callback
+            raise ConnectionResetError(errno.ECONNRESET, "connection lost before the TLS handshake")
         try:
             tls = await asyncio.get_running_loop().start_tls(
                 transport,

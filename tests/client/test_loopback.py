@@ -356,6 +356,22 @@ def test_a_name_that_does_not_resolve(on_loop: Callable[[Main], None], host: str
     on_loop(main)
 
 
+def test_a_tls_server_that_closes_as_soon_as_it_accepts(on_loop: Callable[[Main], None]) -> None:
+    """No connection was made, whether it goes before the handshake or in it; and it is no bug of ours."""
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
+            server.setblocking(False)
+            loop = asyncio.get_running_loop()
+            loop.add_reader(server, lambda: server.accept()[0].close())
+            url = f"https://127.0.0.1:{server.getsockname()[1]}"
+            records, _ = await load(url, plan_of([i / 2000 for i in range(64)]), insecure=True)
+            loop.remove_reader(server)
+        assert [record.outcome for record in records] == [Outcome.CONNECT_ERROR] * 64
+
+    on_loop(main)
+
+
 def test_connections_leave_no_cycles(on_loop: Callable[[Main], None]) -> None:
     """What a request used is freed when it ends, without the help of the garbage collector."""
 
