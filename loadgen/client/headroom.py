@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -34,15 +35,15 @@ def check(plan: Plan, scenario: Scenario) -> list[str]:
     """
     certain, likely = _certain(plan, scenario), _likely(plan, scenario)
     fewest, most = _processes(scenario)
-    for limit in _limits(scenario, most):
+    for limit in _limits(scenario, most, certain):
         if certain > limit.connections:
             raise ScenarioError(
-                f"{certain} connections are needed at once, but {limit.what}: {limit.remedy}, "
+                f"{certain:,} connections are needed at once, but {limit.what}: {limit.remedy}, "
                 "or bound them by max_in_flight"
             )
     return [
         f"{_needed(certain, likely, limit)}, and {limit.what}: {limit.remedy}, or bound them by max_in_flight"
-        for limit in _limits(scenario, fewest)
+        for limit in _limits(scenario, fewest, max(certain, likely))
         if max(certain, likely) > limit.connections
     ]
 
@@ -94,8 +95,8 @@ def _bound(scenario: Scenario) -> int:
 
 def _needed(certain: int, likely: int, limit: _Limit) -> str:
     if certain > limit.connections:
-        return f"{certain} connections are needed at once"
-    return f"about {likely} connections are open at once if a token takes {TOKEN_S * 1e3:g} ms"
+        return f"{certain:,} connections are needed at once"
+    return f"about {likely:,} connections are open at once if a token takes {TOKEN_S * 1e3:g} ms"
 
 
 # --- what the machine has -----------------------------------------------------------------------------------
@@ -107,17 +108,20 @@ def _processes(scenario: Scenario) -> tuple[int, int]:
     return (1, os.cpu_count() or 1) if asked == "auto" else (asked, asked)
 
 
-def _limits(scenario: Scenario, processes: int) -> Iterator[_Limit]:
+def _limits(scenario: Scenario, processes: int, needed: int) -> Iterator[_Limit]:
+    """Each limit of so many processes, and what would hold the connections that are needed."""
     allowed = _descriptors()
+    enough = math.ceil(needed / processes) + SPARE_DESCRIPTORS
+    shares = math.ceil(needed / max(1, allowed - SPARE_DESCRIPTORS))
     each = f"each of {processes} processes may have" if processes > 1 else "a process may have"
     yield _Limit(
-        f"{each} {allowed} files open, {SPARE_DESCRIPTORS} of them for other things",
+        f"{each} {allowed:,} files open, {SPARE_DESCRIPTORS} of them for other things",
         (allowed - SPARE_DESCRIPTORS) * processes,
-        "raise the hard limit (ulimit -Hn, limits.conf), take more --processes",
+        f"raise the hard limit to {enough:,} (ulimit -Hn, limits.conf), take --processes {shares}",
     )
     if (ports := _ports()) and not (scenario.target and scenario.target.unix_socket):
         yield _Limit(
-            f"there are {ports} local ports to connect from",
+            f"there are {ports:,} local ports to connect from",
             ports,
             "widen net.ipv4.ip_local_port_range (sysctl -w)",
         )

@@ -47,7 +47,7 @@ def test_a_burst_may_fill_every_descriptor_but_those_spared() -> None:
     assert told(burst(200)) == []
     with pytest.raises(ScenarioError, match=r"201 connections .* 264 files open") as caught:
         told(burst(201))
-    for remedy in ("ulimit", "--processes", "max_in_flight"):
+    for remedy in ("raise the hard limit to 265 (ulimit", "--processes 2,", "max_in_flight"):
         assert remedy in str(caught.value)
     assert "\n" not in str(caught.value)
 
