@@ -204,10 +204,11 @@ def beyond(demand: Demand, found: Calibration, processes: int) -> list[str]:
         wanted = math.ceil(processes * needed / (NEAR * limit.per_s))
         more = f"--processes {wanted}, " if wanted <= found.cpus else ""
         most = "at least " if limit.at_least else ""
+        again = ", which may show more when nothing else runs" if limit.at_least else ""
         said.append(
             f"the client may be the limit: {needed:,.0f} {what} a process are expected, and one reaches "
-            f"{most}{limit.per_s:,.0f} on this machine (loadgen calibrate): {more}another machine, or fewer "
-            "requests"
+            f"{most}{limit.per_s:,.0f} on this machine (loadgen calibrate{again}): {more}another machine, or "
+            "fewer requests"
         )
     return said
 
@@ -319,9 +320,12 @@ def _limit(health: Health, server: KeptTime, *, held: bool) -> Limit | None:
     """Who could not do more. A client whose core is full is its own limit, whatever the server did."""
     if (health.busiest_share or 0.0) > LIMITS.cpu_share:
         return "client"
-    if (server.late_us.p99 or 0.0) > LATE_US or (server.cpu_share or 0.0) > BUSY:
+    if (server.cpu_share or 0.0) > BUSY:
         return "server"
-    if held:
-        return None
     held_up_s = (health.stalled_waiting_s or 0.0) + (health.stalled_asleep_s or 0.0)
-    return "others" if held_up_s > 0.5 * (health.stalled_s or 0.0) else "client"
+    others = held_up_s > 0.5 * (health.stalled_s or 0.0)
+    if not held and others:  # they made the server late, too
+        return "others"
+    if (server.late_us.p99 or 0.0) > LATE_US:
+        return "server"
+    return None if held else "client"

@@ -78,6 +78,13 @@ def test_other_work_is_not_held_against_the_client(tmp_path: Path) -> None:
     assert judge(a_run(**late, stalled_waiting_s=0.4), tmp_path).limit == "client"
 
 
+def test_other_work_is_not_held_against_the_server_either(tmp_path: Path) -> None:
+    """What had the client's core for most of its stalls made the server late, too; a full core is its own."""
+    run = a_run(late_s=0.02, stalled_s=1.0, stalled_waiting_s=0.6)
+    assert judge(run, tmp_path, late_us=5000.0).limit == "others"
+    assert judge(run, tmp_path, cpu=0.97).limit == "server"
+
+
 def test_a_client_whose_core_is_full_is_its_own_limit(tmp_path: Path) -> None:
     """Whatever the server did meanwhile."""
     run = a_run(late_s=0.02, busiest_share=0.97)
@@ -179,6 +186,7 @@ def test_a_ceiling_of_requests_counts_as_well() -> None:
     (said,) = beyond(Demand(900, 900), found, 1)
     assert "900 requests/s" in said
     assert "at least 1,000" in said
+    assert "may show more when nothing else runs" in said
 
 
 @pytest.mark.parametrize("ladder", [*LADDERS, *QUICK], ids=lambda ladder: ladder.of)
