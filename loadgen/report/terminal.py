@@ -273,7 +273,8 @@ def _narrowed(table: Table, width: int) -> Table:
         columns, rows = [table.columns[i] for i in kept], [[row[i] for i in kept] for row in table.rows]
         table = replace(table, columns=columns, rows=rows)
     if gone := [column.head for column in whole.columns if column not in table.columns]:
-        table = replace(table, notes=[*table.notes, f"left out for width: {', '.join(gone)}."])
+        between = "; " if any("," in head for head in gone) else ", "
+        table = replace(table, notes=[*table.notes, f"left out for width: {between.join(gone)}."])
     return table
 
 

@@ -39,7 +39,7 @@ def test_the_conclusion_says_what_one_process_can_do_and_how_well() -> None:
     first, events, _ = view.conclusion(calibration())
     assert first == (
         "On this machine one process reaches up to 40,000 token events/s and at least 5,000 requests/s, "
-        "by the user's clock."
+        "by our own clock, in user space."
     )
     assert events == (
         "At 40,000 token events/s a TTFT is off by 0.030 ms (p50), 0.300 ms (p99), "
@@ -77,6 +77,12 @@ def test_tables_fit_the_page_and_keep_what_matters(width: int) -> None:
     assert shown.count("reached") == 2
     assert "client" in shown
     assert "60,000/s: 1 % of requests were sent" in shown
+    assert shown.count("asked /s") == 2
+
+
+def test_columns_left_out_are_told_apart() -> None:
+    """Their heads hold commas."""
+    assert "us; due to read, us." in printed(calibration(), 80)
 
 
 def test_requests_of_one_token_have_no_gaps() -> None:
