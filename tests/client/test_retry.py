@@ -16,6 +16,7 @@ from loadgen.stats.metrics import metrics
 from tests.client.runs import (
     answering,
     blocking,
+    in_turn,
     plan_of,
     run_plan,
     scenario_of,
@@ -153,6 +154,16 @@ def test_after_a_stop_nothing_is_tried_again() -> None:
     assert (ran.outcomes, ran.of(0).attempts) == ({0: "rejected"}, 1)
     ran = run_plan(plan_of([0.0]), playing(BUSY_FOR_2_S), retrying(3), before=stopping(1.0, "now"))
     assert (ran.outcomes, ran.ended_s) == ({0: "rejected"}, 1.0)
+
+
+def test_an_attempt_given_up_in_its_pause_is_never_made() -> None:
+    """Nor while other rows are in flight, and a limit of the attempt before came up in the pause."""
+    limits = {"connect": "500ms"}
+    scenario = scenario_of(load={"retry": {"max": 3}}, timeouts=limits)
+    peers = in_turn(playing(BUSY_FOR_2_S), answering(3.0))
+    ran = run_plan(plan_of([0.0, 0.0]), peers, scenario, before=stopping(1.0))
+    assert ran.outcomes == {0: "rejected", 1: "ok"}
+    assert sum(len(link.asked_at_ns) for link in ran.links) == 2
 
 
 def test_a_row_that_waits_for_its_next_attempt_is_in_flight() -> None:

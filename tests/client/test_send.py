@@ -130,6 +130,15 @@ def test_a_server_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert got.ended_s == pytest.approx(6.0, abs=0.0025)
 
 
+def test_a_connection_that_has_not_taken_all_of_a_request_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer came before the request was read to its end: the rest would stand before the next one."""
+    monkeypatch.setattr(Link, "get_write_buffer_size", lambda _: 1)
+    ran = run_plan(plan_of([0.0, 1.0]), answering(0.1))
+    assert (ran.outcomes, len(ran.links)) == ({0: "ok", 1: "ok"}, 2)
+
+
 def test_a_server_that_does_not_accept() -> None:
     """Connecting has a limit of its own, from the start of connecting."""
     got = one(silent, connect_s=30.0)
@@ -256,7 +265,7 @@ def test_replacing_a_kept_connection_has_the_limit_of_any_other() -> None:
 
     limits = {"connect": "1s", "first_token": "100s", "idle": "100s", "total": "500s"}
     late = run_plan(plan_of([0.0, 1.0]), dying, scenario_of(timeouts=limits)).of(1)
-    assert (late.outcome, late.attempts) == (Outcome.TIMEOUT_CONNECT, 2)
+    assert (late.outcome, late.attempts, late.sent_s) == (Outcome.TIMEOUT_CONNECT, 2, None)
     assert late.ended_s == pytest.approx(5.0, abs=0.005)
 
 

@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from loadgen.client.connection import Connection
-from loadgen.client.wire import ReceiveClock, Wire, is_stamping
+from loadgen.client.wire import SO_TIMESTAMPNS, ReceiveClock, Wire, is_stamping
 
 pytestmark = pytest.mark.skipif(not is_stamping(), reason="the kernel's stamps are Linux's")
 
@@ -132,6 +133,35 @@ def test_a_look_at_the_clocks_finds_their_distance() -> None:
         clock.offset_ns = 0
         clock.sync()
         assert abs(time.time_ns() - time.perf_counter_ns() - clock.offset_ns) < 100_000
+
+
+def test_the_closest_of_several_looks_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third of these takes 10 ns; the others take 100, most of it before the wall clock is read."""
+    looks = [(100, 90)] * 2 + [(10, 5)] + [(100, 90)] * 5
+    ours = iter([at for k, (width, _) in enumerate(looks) for at in (1000 * k, 1000 * k + width)])
+    walls = iter([1000 * k + seen + 7_000_000 for k, (_, seen) in enumerate(looks)])
+    clocks = SimpleNamespace(perf_counter_ns=ours.__next__, time_ns=walls.__next__)
+    monkeypatch.setattr("loadgen.client.wire.time", clocks)
+    with closing(ReceiveClock()) as clock:
+        assert clock.offset_ns == 7_000_000
+
+
+def test_reads_without_a_stamp_are_counted(on_loop: OnLoop, sockets: Pair) -> None:
+    """They have our own clock's instant."""
+    ours, theirs = sockets
+
+    async def main() -> None:
+        hearer = Hearer()
+        with closing(ReceiveClock()) as clock:
+            Wire(ours, cast("Connection", hearer), clock)
+            ours.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 0)
+            sent_ns = time.perf_counter_ns()
+            theirs.send(b"x")
+            await hearer.until("read")
+            assert clock.unstamped == 1
+            assert sent_ns < hearer.reads[0][1] < time.perf_counter_ns()
+
+    on_loop(main())
 
 
 def test_a_long_request_goes_out_as_the_peer_reads_it(on_loop: OnLoop, sockets: Pair) -> None:
