@@ -116,7 +116,10 @@ async def connection_trouble(error: Exception, address: Address) -> str:
     if any("illegal" in str(cause) for cause in causes):
         return "what answers is not HTTP/1.1; a gRPC port, or another service?"
     told = next((str(cause) for cause in reversed(causes) if str(cause)), type(error).__name__)
-    return f"the connection failed before any answer ({told}); a gRPC port, or a server that crashes?"
+    who = "a gRPC port, or a server that crashes?"
+    if address.tls:
+        who = f"a server that wants a certificate of ours (cert_file), {who}"
+    return f"the connection failed before any answer ({told}); {who}"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

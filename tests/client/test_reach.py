@@ -182,7 +182,10 @@ async def test_a_client_certificate(tmp_path: Path) -> None:
     ours = {"cert_file": str(cert), "key_file": str(tmp_path / "key.pem"), "ca_file": str(cert)}
     async with ScriptedServer(ROUTES, tls=tls) as server:
         await both(server.url, **ours)
-        strangers = await fire(Target(base_url=server.url, ca_file=str(cert)))
+        stranger = Target(base_url=server.url, ca_file=str(cert))
+        with pytest.raises(Unreachable, match=r"wants a certificate of ours \(cert_file\)"):
+            await look(stranger)
+        strangers = await fire(stranger)
     assert Outcome.OK not in {record.outcome for record in strangers}
 
 
