@@ -173,6 +173,12 @@ class Scenario(Strict):
         return self
 
     @model_validator(mode="after")
+    def _warm_ones_are_kept(self) -> Self:
+        if self.client.warm and self.target is not None and self.target.connections == "fresh":
+            raise ValueError("warm connections are never used where connections are fresh: give one of them")
+        return self
+
+    @model_validator(mode="after")
     def _one_way_to_be_many(self) -> Self:
         if self.vary and self.variants:
             raise ValueError("vary makes a run of each cell, variants a comparison: give one of them")

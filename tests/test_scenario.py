@@ -423,6 +423,13 @@ def test_a_fault_that_only_the_variant_has_is_found_there() -> None:
     assert fault(text).startswith("f.yaml:9: variants.a.engine: token_budget 4 is below max_sequences 5")
 
 
+def test_connections_are_warm_or_fresh() -> None:
+    """Warm ones would be opened and never used."""
+    target = "target: {base_url: 'http://gpu', connections: %s}\nclient: {warm: 4}\n"
+    assert fault(GOOD + target % "keep-alive") == ""
+    assert "warm connections are never used" in fault(GOOD + target % "fresh")
+
+
 @pytest.mark.parametrize("value", [math.nan, [math.inf], {"a": object()}, {"a": {1, 2}}])
 def test_an_extra_body_that_json_cannot_carry_is_refused(value: object) -> None:
     """Plain data from flags may hold what YAML cannot: it is refused before it is sent."""
