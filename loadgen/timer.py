@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Protocol
 
 Rings = Callable[[], object]
@@ -153,13 +152,6 @@ class AlarmTimer:
 
     def close(self) -> None:
         self._alarm.close()
-
-
-class LoopTimer(AlarmTimer):
-    """Waits with the loop's own resolution, by a clock of one's own."""
-
-    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        super().__init__(partial(LoopAlarm, now_ns=now_ns), now_ns)
 
 
 def new_timer() -> Timer:

@@ -10,9 +10,9 @@ from contextlib import closing
 
 import pytest
 
-from loadgen.timer import Alarm, FdAlarm, LoopAlarm, LoopTimer, Rings, Timer, new_alarm, new_timer
+from loadgen.timer import Alarm, AlarmTimer, FdAlarm, LoopAlarm, Rings, Timer, new_alarm, new_timer
 
-KINDS: list[Callable[[], Timer]] = [new_timer, LoopTimer]
+KINDS: list[Callable[[], Timer]] = [new_timer, lambda: AlarmTimer(LoopAlarm)]
 
 AN_HOUR_NS = 3_600_000_000_000
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from loadgen.client import health as module
 from loadgen.client.health import Probe
+from loadgen.client.pool import Pool
 from loadgen.plan import Window
 from loadgen.run import Health
 from loadgen.stats import summarize
-from loadgen.timer import LoopTimer
+from loadgen.timer import AlarmTimer, LoopAlarm, Timer
 from tests.client.runs import answering, plan_of, run_plan
 from tests.records import run_of
 from tests.virtual_loop import VirtualLoop, run_virtual
@@ -48,6 +50,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
+def timer_of(loop: VirtualLoop) -> Timer:
+    return AlarmTimer(partial(LoopAlarm, now_ns=loop.now_ns), loop.now_ns)
+
+
 def probed(
     *acts: tuple[float, Callable[[VirtualLoop], object]],
     start_s: float = 0.0,
@@ -58,7 +64,7 @@ def probed(
     health = Health()
 
     async def main(loop: VirtualLoop) -> None:
-        timer, window = LoopTimer(loop.now_ns), Window(round(start_s * 1e9), 0, "burst")
+        timer, window = timer_of(loop), Window(round(start_s * 1e9), 0, "burst")
         probe = Probe(window, health, origin_ns=loop.now_ns(), timer=timer, now_ns=loop.now_ns, each=each)
         for at_s, act in acts:
             loop.call_later(at_s, act, loop)
@@ -78,7 +84,7 @@ def test_a_stall_that_lasts_to_the_end_is_seen() -> None:
     health = Health()
 
     async def main(loop: VirtualLoop) -> None:
-        timer, window = LoopTimer(loop.now_ns), Window(0, 0, "burst")
+        timer, window = timer_of(loop), Window(0, 0, "burst")
         async with Probe(window, health, origin_ns=loop.now_ns(), timer=timer, now_ns=loop.now_ns):
             loop.block(0.4)
 
@@ -91,7 +97,7 @@ def test_a_stall_after_the_end_is_no_stall() -> None:
     health = Health()
 
     async def main(loop: VirtualLoop) -> None:
-        timer, window = LoopTimer(loop.now_ns), Window(0, 0, "burst")
+        timer, window = timer_of(loop), Window(0, 0, "burst")
         probe = Probe(window, health, origin_ns=loop.now_ns(), timer=timer, now_ns=loop.now_ns)
         async with probe:
             await asyncio.sleep(0.1)
@@ -125,6 +131,14 @@ def test_who_has_a_clock_to_look_after_is_called_all_along() -> None:
     calls: list[None] = []
     probed(start_s=1.0, for_s=2.0, each=lambda: calls.append(None))
     assert len(calls) in (200, 201)
+
+
+def test_the_clock_of_the_kernel_is_looked_at_all_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a run too, as long as answers are read: the wall clock behind the stamps drifts, or is set."""
+    looks: list[None] = []
+    monkeypatch.setattr(Pool, "sync", lambda _: looks.append(None))
+    run_plan(plan_of([0.0]), answering(2.0))
+    assert len(looks) in (200, 201)
 
 
 def test_a_stall_is_told_by_what_the_process_did_in_it(machine: Machine) -> None:
