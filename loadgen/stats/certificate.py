@@ -84,7 +84,8 @@ class _Punctuality:
             return "nothing was sent"
         rows, tolerance = f"{self.on_time:.1%} of {self.sent:,} requests", about(self.tolerance_s)
         bound = f", fewer than {LIMITS.on_time:.1%}" if self.is_late else ""
-        spread = f"p99 {about(self.p99_s)}, most {about(self.max_s)} late"
+        late = "late" if self.due == "due" else "after due"
+        spread = f"p99 {about(self.p99_s)}, most {about(self.max_s)} {late}"
         return f"{rows} started within {tolerance} of {self.due}{bound} ({spread})"
 
 
