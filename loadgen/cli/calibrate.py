@@ -34,9 +34,10 @@ def calibrate(
     found = _taken(words, clock or "auto", quick=quick)
     words.calibration(found)
     if not (found.events or found.requests):
+        words.say("nothing saved: a calibration of before stays")
         raise typer.Exit(Exit.INVALID)
     found.save(path)
-    words.say(f"saved: {path}")
+    words.say(f"saved: {path}" if out else f"saved: {path}; loadgen run warns of a plan that is beyond it")
 
 
 def saved() -> Path:

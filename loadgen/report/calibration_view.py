@@ -86,9 +86,8 @@ def conclusion(found: Calibration) -> list[str]:
     """In plain words: what one process can do here, and how far off its figures are then."""
     ceilings = {of: limit for of in ("events", "requests") if (limit := getattr(found, of)) is not None}
     if not ceilings:
-        return [
-            "On this machine not even the lowest rate could be measured: close other work, and try again."
-        ]
+        least = f"{number(found.rungs[0].asked_per_s)} {UNITS[found.rungs[0].of]}"
+        return [f"Not even the lowest rate, {least}, could be measured here: close other work, try again."]
     reached = " and ".join(f"{_most(limit)} {UNITS[of]}" for of, limit in ceilings.items())
     said = [f"On this machine one process reaches {reached}, by {CLOCKS[found.clock]}."]
     said += [_accuracy(limit, UNITS[of]) for of, limit in ceilings.items()]

@@ -51,6 +51,7 @@ def test_a_calibration_is_shown_and_saved(cache: Path, monkeypatch: pytest.Monke
     assert "20,000 token events/s: held" in done.stderr
     assert "On this machine one process reaches at least 20,000 token events/s" in done.stdout
     assert str(cache) in done.stderr.replace("\n", "")
+    assert "loadgen run warns" in " ".join(done.stderr.split())
     assert calibrate.load(cache).requests is not None
 
 
@@ -78,6 +79,7 @@ def test_where_nothing_held_nothing_is_saved(cache: Path, monkeypatch: pytest.Mo
     climbing(monkeypatch, rung(20_000, limit="client"))
     done = CliRunner().invoke(app, ["calibrate"])
     assert done.exit_code == 4
+    assert "nothing saved" in done.stderr
     assert not cache.exists()
 
 

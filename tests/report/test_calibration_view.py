@@ -50,7 +50,7 @@ def test_the_conclusion_says_what_one_process_can_do_and_how_well() -> None:
 def test_a_machine_on_which_nothing_held_is_told_so() -> None:
     """No ceiling is made up."""
     (said,) = view.conclusion(calibration(rung(1000, limit="client")))
-    assert "not even the lowest rate" in said
+    assert "Not even the lowest rate, 1,000 token events/s, could" in said
 
 
 def test_a_busy_machine_is_named() -> None:
