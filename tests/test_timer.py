@@ -128,3 +128,22 @@ async def test_an_alarm_set_anew_forgets_the_old_instant(kind: Callable[[Rings],
         alarm.set(None)
         await asyncio.sleep(0.004)
         assert len(rung) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="by timerfd")
+@pytest.mark.parametrize("anew", [False, True])
+async def test_an_alarm_taken_back_while_it_lets_others_run_keeps_quiet(
+    monkeypatch: pytest.MonkeyPatch, *, anew: bool
+) -> None:
+    """The kernel has told the old instant, the clock has not come to it yet: only the new one counts."""
+    rang: list[None] = []
+    with closing(FdAlarm(lambda: rang.append(None))) as alarm:
+        old_ns = time.perf_counter_ns()
+        clock_ns = old_ns - 1
+        monkeypatch.setattr("loadgen.timer.time.perf_counter_ns", lambda: clock_ns)
+        alarm.set(old_ns)
+        await asyncio.sleep(0.002)
+        alarm.set(old_ns + 10**12 if anew else None)
+        clock_ns = old_ns + 1
+        await asyncio.sleep(0.002)
+        assert rang == []

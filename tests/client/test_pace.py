@@ -312,6 +312,13 @@ def test_requests_are_written_before_they_are_due() -> None:
     assert [ran.of(i).started_s for i in range(5)] == due_s
 
 
+def test_nothing_is_written_ahead_when_a_row_is_about_to_be_due() -> None:
+    """A prompt takes 30 ms. Two come in sight at 0 s: the first is made at once, the other after 40 ms."""
+    due_s = [0.0, 0.04, 2.03, 2.035]
+    ran = run_plan(plan_of(due_s), answering(0.05), prompt_s=0.03)
+    assert [ran.of(i).started_s for i in range(4)] == due_s
+
+
 def test_rows_of_a_burst_start_together_but_answers_are_read_in_between() -> None:
     """Where a turn of the loop takes 10 ms, thirty-two rows due at once start in one, the rest later."""
     turns = 20
