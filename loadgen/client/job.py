@@ -12,7 +12,7 @@ from loadgen.records import RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import Scenario, Target
 from loadgen.workload.prompts import prompt_maker
-from loadgen.workload.words import Calibration
+from loadgen.workload.words import WordTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Job:
     api_key: str | None
     run_id: str
     salt: str
-    words: Calibration | None
+    words: WordTokens | None
     folder: Path
     last_planned: int
 

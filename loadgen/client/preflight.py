@@ -20,7 +20,7 @@ from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.word_tokens import UncountedError, calibrate
 from loadgen.scenario import ScenarioError, Target, Timeouts
-from loadgen.workload.words import Calibration
+from loadgen.workload.words import WordTokens
 
 __all__ = ["Preflight", "Unreachable", "preflight", "wait_ready"]
 
@@ -45,7 +45,7 @@ class Preflight:
     server: str | None
     facts: dict[str, Any]
     notes: tuple[str, ...]
-    calibration: Calibration | None = None
+    calibration: WordTokens | None = None
 
 
 async def preflight(

@@ -8,7 +8,7 @@ import numpy as np
 
 from loadgen.plan import Plan
 from loadgen.prompts import Prompts
-from loadgen.workload.words import Calibration, census
+from loadgen.workload.words import WordTokens, census
 
 
 class UncountedError(Exception):
@@ -17,7 +17,7 @@ class UncountedError(Exception):
 
 async def calibrate(
     count: Callable[[str], Awaitable[int]], mean_tokens: float, salt: str
-) -> tuple[Calibration | None, str]:
+) -> tuple[WordTokens | None, str]:
     """What the server's count of two prompts says, and a note about it for the user; None where it says
     nothing. `count` asks for the tokens of a prompt, or raises UncountedError. `mean_tokens`: of the load's
     prompts. Both prompts are salted, and a cache that answers some of one changes no count.
@@ -33,7 +33,7 @@ async def calibrate(
     )
 
 
-def _solved(counts: list[tuple[int, int]]) -> Calibration:
+def _solved(counts: list[tuple[int, int]]) -> WordTokens:
     """tokens = overhead + per_word x words, from two pairs of words and tokens."""
     (few, tokens), (many, more_tokens) = counts
     per_word = (more_tokens - tokens) / (many - few)
@@ -41,7 +41,7 @@ def _solved(counts: list[tuple[int, int]]) -> Calibration:
         raise UncountedError(
             f"the server counts {tokens} tokens for {few} words, and {more_tokens} for {many}"
         )
-    return Calibration(per_word, tokens - per_word * few)
+    return WordTokens(per_word, tokens - per_word * few)
 
 
 def mean_of_words(plan: Plan) -> float | None:

@@ -11,7 +11,7 @@ from loadgen.prompts import GroupPrefix, NoPrefix, Prompts, SharedPrefix
 from loadgen.workload import streams
 from loadgen.workload.token_ids import TokenIds
 from loadgen.workload.tokenizer import Tokenized
-from loadgen.workload.words import AS_ASKED, Calibration, Words
+from loadgen.workload.words import AS_ASKED, Words, WordTokens
 
 _KIND = "synthetic-words/1"
 
@@ -33,7 +33,7 @@ class Speech(Protocol):
 
 
 def prompt_maker(
-    recipe: PromptRecipe, salt: str, *, words: Calibration | None = None
+    recipe: PromptRecipe, salt: str, *, words: WordTokens | None = None
 ) -> Callable[[Row], Prompt]:
     """A function row -> prompt, of prompt_tokens - history_tokens tokens: what the row adds to its history.
 
@@ -62,7 +62,7 @@ def prompt_maker(
     return prompt
 
 
-def _speech(style: Prompts, words: Calibration | None, blocks: Blocks | None) -> Speech:
+def _speech(style: Prompts, words: WordTokens | None, blocks: Blocks | None) -> Speech:
     if style.tokenizer is not None:
         return Tokenized(style.tokenizer)
     if style.kind == "token_ids":

@@ -36,7 +36,7 @@ _LAST_WORD = _table(_LAST_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class WordTokens:
     """What a server counts for a prompt of `w` words: overhead + per_word x w tokens."""
 
     per_word: float
@@ -57,7 +57,7 @@ class Calibration:
         return max(off, self.per_word / 2) / tokens
 
 
-AS_ASKED = Calibration(per_word=1.0, overhead=0.0)
+AS_ASKED = WordTokens(per_word=1.0, overhead=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Words:
     like all others: then a text that goes on begins with all that a shorter one has.
     """
 
-    calibration: Calibration = AS_ASKED
+    calibration: WordTokens = AS_ASKED
     after_space: bool = False
     width: int = 1
 

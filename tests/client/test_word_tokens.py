@@ -15,7 +15,7 @@ from loadgen.client.word_tokens import mean_of_words
 from loadgen.plan import Plan, PromptRecipe, Window
 from loadgen.prompts import Prompts
 from loadgen.scenario import Target, Timeouts
-from loadgen.workload.words import Calibration
+from loadgen.workload.words import WordTokens
 from tests.fakes import HANG, Answer, Received, Reply, ScriptedServer, json_reply, models_reply, stream_reply
 
 CHAT = "/v1/chat/completions"
@@ -63,7 +63,7 @@ async def test_words_are_calibrated_from_two_prompts_of_one_token_each() -> None
     assert [request.path for request in requests] == ["/v1/models", CHAT, CHAT, CHAT]
     assert [request.json()["max_tokens"] for request in requests[1:]] == [4, 1, 1]
     assert [len(text_of(request).split()) for request in requests[2:]] == [129, 257]
-    assert found.calibration == Calibration(1.3359375, 11 - 1.3359375)
+    assert found.calibration == WordTokens(1.3359375, 11 - 1.3359375)
     [note] = found.notes
     assert note == (
         "prompts: the server counts 1.34 tokens a word and 10 around a prompt: "
@@ -75,7 +75,7 @@ async def test_a_server_of_four_bytes_a_token_needs_no_correction() -> None:
     """One token a word, none around, also on the other endpoint."""
     endpoint = "/v1/completions"
     found, _ = await look(counting(lambda text: -(-len(text.encode()) // 4), chat=False), endpoint)
-    assert found.calibration == Calibration(1.0, 0.0)
+    assert found.calibration == WordTokens(1.0, 0.0)
 
 
 async def test_no_two_calibrations_send_the_same_prompts() -> None:

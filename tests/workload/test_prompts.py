@@ -15,7 +15,7 @@ from loadgen.plan import Blocks, Prompt, PromptRecipe, Row
 from loadgen.prompts import Prompts
 from loadgen.workload import token_ids, words
 from loadgen.workload.prompts import prompt_maker
-from loadgen.workload.words import Calibration, census
+from loadgen.workload.words import WordTokens, census
 
 RECIPE = PromptRecipe(seed=1)
 
@@ -285,7 +285,7 @@ def test_calibrated_words_make_the_asked_tokens_to_half_a_word(
     per_word: float, overhead: float, tokens: int
 ) -> None:
     """By the server's own count: its overhead and so many tokens a word."""
-    words = Calibration(per_word, overhead)
+    words = WordTokens(per_word, overhead)
     prompt = prompt_maker(RECIPE, "run", words=words)
     counted = overhead + per_word * len(prompt(row(1, tokens)).split())
     assert abs(counted - tokens) <= per_word / 2 + 1e-6
@@ -294,7 +294,7 @@ def test_calibrated_words_make_the_asked_tokens_to_half_a_word(
 
 def test_a_prompt_shorter_than_the_overhead_is_one_word() -> None:
     """And what it is too long is told: 21 tokens instead of 5."""
-    words = Calibration(per_word=1.0, overhead=20.0)
+    words = WordTokens(per_word=1.0, overhead=20.0)
     assert len(prompt_maker(RECIPE, "run", words=words)(row(1, 5)).split()) == 1
     assert words.miss(5) == pytest.approx(16 / 5)
 
@@ -302,14 +302,14 @@ def test_a_prompt_shorter_than_the_overhead_is_one_word() -> None:
 def test_a_style_that_is_not_to_be_calibrated_takes_a_word_for_a_token() -> None:
     """Also where the server's count is known; so do token ids."""
     styles = (Prompts(calibrate=False), Prompts(), Prompts(kind="token_ids"))
-    prompt = prompt_maker(PromptRecipe(seed=1, styles=styles), "run", words=Calibration(2.0, 0.0))
+    prompt = prompt_maker(PromptRecipe(seed=1, styles=styles), "run", words=WordTokens(2.0, 0.0))
     plain, halved, ids = (prompt(row(1, 100, class_id=k)) for k in range(3))
     assert (len(plain.split()), len(halved.split()), len(ids)) == (100, 50, 100)
 
 
 def test_a_calibrated_prefix_and_its_blocks_shrink_alike() -> None:
     """At two tokens a word, a prefix of 60 tokens is 30 words and a block of 16 is 8."""
-    two = Calibration(2.0, 0.0)
+    two = WordTokens(2.0, 0.0)
     recipe = PromptRecipe(seed=1, styles=(Prompts.model_validate(shared(60)),))
     prompt = prompt_maker(recipe, "run", words=two)
     assert common(prompt(row(1, 100)), prompt(row(2, 100))) in (30, 31)
