@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 import sys
@@ -89,11 +90,25 @@ class Wire:
         elif data:
             self._clock.unstamped += 1
         self._last_ns = at_ns
-        if data:
-            self._received(data, at_ns)
-        else:
+        if not data:
             self._connection.eof_received()
             self._end(None)
+            return
+        self._received(data, at_ns)
+        if self._sock is not None and (code := self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
+            self._read_last(OSError(code, os.strerror(code)))
+
+    def _read_last(self, error: OSError) -> None:
+        """What came before a reset, which comes to nobody's ears any more: uvloop tells of an error once."""
+        while self._sock is not None:
+            try:
+                data = self._receive(READ_BYTES)[0]
+            except OSError:
+                break
+            if not data:
+                break
+            self._received(data, time.perf_counter_ns())
+        self._end(error)
 
     # --- asyncio.Transport ----------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -14,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from loadgen.client.connection import Connection
-from loadgen.client.wire import SO_TIMESTAMPNS, ReceiveClock, Wire, is_stamping
+from loadgen.client.wire import READ_BYTES, SO_TIMESTAMPNS, ReceiveClock, Wire, is_stamping
 
 pytestmark = pytest.mark.skipif(not is_stamping(), reason="the kernel's stamps are Linux's")
 
@@ -102,6 +103,25 @@ def test_a_read_has_the_instant_of_its_arrival_though_the_loop_was_blocked(
             assert data == b"x"
             assert before_ns - 20_000 <= at_ns <= after_ns + 20_000
             assert clock.unstamped <= 1
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("size", [5, READ_BYTES + 5])
+def test_a_reset_right_behind_the_last_bytes_is_heard(on_loop: OnLoop, sockets: Pair, size: int) -> None:
+    """Both come in one turn of the loop: the bytes are read, and then the connection is lost."""
+    ours, theirs = sockets
+
+    async def main() -> None:
+        hearer = Hearer()
+        with closing(ReceiveClock()) as clock:
+            Wire(ours, cast("Connection", hearer), clock)
+            theirs.sendall(b"x" * size)
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            theirs.close()
+            await hearer.until("lost")
+        assert sum(len(data) for data, _ in hearer.reads) == size
+        assert isinstance(hearer.error, ConnectionResetError)
 
     on_loop(main())
 
