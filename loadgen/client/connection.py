@@ -14,6 +14,21 @@ HEADERS_LIMIT_BYTES = 256 * 1024
 LINGER_S = 1.0  # how long a message may take to end once its answer is settled
 
 
+def _parser(protocol: object) -> httptools.HttpResponseParser:
+    """One that lets pass what HTTP lets a recipient accept.
+
+    Bare line feeds after headers, padded chunk sizes, and a length beside chunks, which then does not count.
+    The dangers of that lie in front of other servers, not in a client.
+    """
+    parser = httptools.HttpResponseParser(protocol)
+    parser.set_dangerous_leniencies(
+        lenient_chunked_length=True,
+        lenient_optional_cr_before_lf=True,
+        lenient_spaces_after_chunk_size=True,
+    )
+    return parser
+
+
 class Owner(Protocol):
     """Where connections go between requests, and who hears of what was read on them."""
 
@@ -42,7 +57,7 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._now_ns = now_ns
         self._transport: Transport | None = None
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = _parser(self)
         self._headers: dict[bytes, bytes] = {}
         self._bytes = 0  # of this answer
         self._at_ns = 0

@@ -40,6 +40,21 @@ HTTP: dict[str, tuple[Writes, str, Told]] = {
         "keep",
         AT_ONCE,
     ),
+    "chunk sizes are padded with spaces": (
+        [(0, HEAD), (30, b"%x  \r\n%b\r\n0  \r\n\r\n" % (len(BODY), BODY))],
+        "keep",
+        AT_ONCE,
+    ),
+    "a length beside chunks does not count": (
+        [(0, HEAD.replace(b"\r\n\r\n", b"\r\ncontent-length: 10\r\n\r\n")), (30, chunk(BODY) + LAST_CHUNK)],
+        "keep",
+        AT_ONCE,
+    ),
+    "headers end their lines with bare line feeds": (
+        [(0, HEAD.replace(b"\r\n", b"\n")), (30, chunk(BODY) + LAST_CHUNK)],
+        "keep",
+        AT_ONCE,
+    ),
     "trailers follow the last chunk": (
         [(0, HEAD), (30, chunk(BODY) + b"0\r\nserver-timing: total;dur=3\r\nx: y\r\n\r\n")],
         "keep",
