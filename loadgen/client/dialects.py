@@ -59,6 +59,10 @@ class Usage(msgspec.Struct, gc=False):
     completion_tokens: Tokens | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
+    reasoning_tokens: Tokens | None = None  # SGLang's place for it
+
+
+USAGE_KINDS = {field.name: field.type for field in msgspec.structs.fields(Usage)}
 
 
 class Chunk(msgspec.Struct, gc=False):
@@ -95,6 +99,8 @@ def _read_leniently(data: bytes) -> Chunk | None:
         return None
     try:
         found = json.loads(data.decode(errors="replace"), strict=False)
+        if isinstance(found.get("usage"), dict):
+            _mend_usage(found["usage"])
         _drop_unfit(found, "usage", Usage)
         choices = found.get("choices")
         for choice in choices if isinstance(choices, list) else ():
@@ -113,6 +119,15 @@ def _mend(choice: dict[str, Any]) -> None:
     else:
         choice.pop("delta", None)
     _drop_unfit(choice, "finish_reason", str)
+
+
+def _mend_usage(usage: dict[str, Any]) -> None:
+    """One odd count does not spoil the others; a whole number may be written `3.0`."""
+    for name, kind in USAGE_KINDS.items():
+        count = usage.get(name)
+        if isinstance(count, float) and count.is_integer():
+            usage[name] = int(count)
+        _drop_unfit(usage, name, kind)
 
 
 def _drop_unfit(parts: dict[str, Any], key: str, kind: Any) -> None:

@@ -316,6 +316,8 @@ class Call:
                 record.cached_tokens = usage.prompt_tokens_details.cached_tokens
             if usage.completion_tokens_details:
                 record.reasoning_tokens = usage.completion_tokens_details.reasoning_tokens
+            else:
+                record.reasoning_tokens = usage.reasoning_tokens or None  # 0 also where it is not counted
 
     def _since_origin_s(self, at_ns: int | None) -> float | None:
         return None if at_ns is None else self.answer.us(at_ns) / 1e6

@@ -10,6 +10,7 @@ from loadgen.client.dialects import VISIBLE, Channel, Choice, Chunk, Usage, chan
 from loadgen.client.sse import Event, Splitter
 
 ODD_BYTES = 64 * 1024  # kept of what was not understood
+NO_USAGE = Usage()
 
 
 class Stream:
@@ -122,7 +123,9 @@ class Stream:
         self.gaps_us.append(gap_us)
 
     def _bill(self, usage: Usage, *, comes_with_token: bool = False) -> None:
-        """Take note of `usage`; what it leaves out stands as it was said before."""
+        """Take note of `usage`, unless it says nothing; what it leaves out stands as it was said before."""
+        if usage == NO_USAGE:
+            return
         if usage.completion_tokens is not None:
             self._billed_events = self.events
             if comes_with_token:

@@ -93,6 +93,14 @@ def test_a_stream_without_content_type_is_read() -> None:
         assert answer.outcome is Outcome.OK
 
 
+def test_a_stream_of_another_protocol_is_malformed() -> None:
+    """Even if its events have a `usage`, in words of its own."""
+    events = b'data: {"type":"message_start"}\n\n', b'data: {"usage":{"output_tokens":3}}\n\n'
+    answer = streamed([(20, events[0]), (30, events[1])])
+    assert (answer.outcome, answer.stream.usage) == (Outcome.MALFORMED, None)
+    assert "message_start" in (answer.error or "")
+
+
 def test_an_error_body_is_kept_to_two_kilobytes_and_not_read_for_ever() -> None:
     """After 64 KB of a body that is no stream the answer is settled by its status."""
     answer = started(500, {})

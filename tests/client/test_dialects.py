@@ -53,6 +53,25 @@ def test_half_a_character_is_a_token(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"prompt_tokens": 8.0, "completion_tokens": 3.0}, (8, 3)),
+        ({"prompt_tokens": 8, "completion_tokens": 3, "completion_tokens_details": []}, (8, 3)),
+        ({"completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": -1}}, (None, 3)),
+        ({"prompt_tokens": -1, "completion_tokens": 3}, (None, 3)),
+        ({"prompt_tokens": 8, "completion_tokens": 2.5}, (8, None)),
+        ({"prompt_tokens": True, "completion_tokens": "3"}, (None, None)),
+    ],
+)
+def test_one_odd_count_does_not_spoil_the_others(usage: Any, expected: tuple[int | None, int | None]) -> None:
+    """What of a usage has the right type counts, whatever stands beside it."""
+    chunk = read(msgspec.json.encode({"choices": [], "usage": usage}))
+    assert chunk is not None
+    assert chunk.usage is not None
+    assert (chunk.usage.prompt_tokens, chunk.usage.completion_tokens) == expected
+
+
+@pytest.mark.parametrize(
     "data", [b"", b"hello", b"[]", b"3", b'{"choices":7}', b'{"choices":[1', b"[" * 100_000]
 )
 def test_what_is_no_chunk(data: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,22 @@ def test_the_instants_of_a_request() -> None:
     assert (got.event_tokens, got.attempts, got.reused) == (1, 1, False)
     assert (got.request_id, got.model, got.phase) == ("r-0", "m", "measured")
     assert (got.asked_prompt_tokens, got.asked_output_tokens) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ({"completion_tokens_details": {"reasoning_tokens": 2}}, 2),
+        ({"completion_tokens_details": {"reasoning_tokens": 0}}, 0),
+        ({"reasoning_tokens": 2}, 2),
+        ({"completion_tokens_details": None, "reasoning_tokens": 0}, None),
+        ({}, None),
+    ],
+)
+def test_reasoning_tokens_are_read_where_servers_put_them(details: Any, expected: int | None) -> None:
+    """In the details; or beside the total, where some say 0 even if they do not count them."""
+    got = one(writing((0.1, HEAD + chunk(say("a", "stop") + bill(3, **details) + DONE) + LAST_CHUNK)))
+    assert (got.output_tokens, got.reasoning_tokens) == (3, expected)
 
 
 OUTCOMES: dict[str, tuple[Peer, Outcome, float, str]] = {
