@@ -79,6 +79,7 @@ async def run(
     )
     peers = peers or Alone(now_ns)
     async with pool:
+        await pool.warm_up(stop)
         with closing(AlarmTimer(alarm, now_ns)) as timer, calm_garbage_collector():
             origin_ns = await peers.start_ns()
             on_start(origin_ns)

@@ -11,7 +11,7 @@ from typing import Self
 
 from loadgen.client.address import address
 from loadgen.client.connection import Connection
-from loadgen.client.control import Counters
+from loadgen.client.control import Counters, Stop
 from loadgen.client.tunnel import tunnel
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.wire import ReceiveClock, Wire, is_stamping
@@ -66,20 +66,11 @@ class Pool:
         return may and manner.clock != "user"
 
     async def __aenter__(self) -> Self:
-        """Look the target's name up, once for the whole run, and open what is to be warm.
-
-        A name without an address fails each connect. Raises Unreachable where the server does not take as
-        many warm connections as were asked for.
-        """
+        """Look the target's name up, once for the whole run; one without an address fails each connect."""
         if self._has_stamps:
             self._clock = ReceiveClock()
         if self._address.unix_socket is None:
             await self._look_up()
-        try:
-            await self._warm_up()
-        except BaseException:
-            await self.__aexit__()
-            raise
         return self
 
     async def _look_up(self) -> None:
@@ -90,7 +81,24 @@ class Pool:
         except (OSError, UnicodeError) as error:  # UnicodeError: an empty or too long part of the name
             self._unresolved = f"{host}: {getattr(error, 'strerror', None) or error}"
 
-    async def _warm_up(self) -> None:
+    async def warm_up(self, stop: Stop) -> None:
+        """Open what is to be warm, or leave it where the user wishes to end before.
+
+        Raises Unreachable where the server does not take as many connections as were asked for.
+        """
+        opening = asyncio.create_task(self._open_warm())
+        stop.wakes(opening.cancel)
+        if stop.asked:
+            opening.cancel()
+        try:
+            await asyncio.wait([opening])
+        finally:
+            stop.sleeps()
+            opening.cancel()
+        if not opening.cancelled():
+            opening.result()
+
+    async def _open_warm(self) -> None:
         for first in range(0, self._warm, WARM_AT_ONCE):
             some = min(WARM_AT_ONCE, self._warm - first)
             opening = (self._connect_in_time() for _ in range(some))

@@ -47,3 +47,16 @@ def test_warm_connections_are_not_waited_for_without_end() -> None:
     with pytest.raises(Unreachable, match=r"of 2 warm connections only 0 .*: no connection within 3s"):
         run_plan(plan_of([0.0]), answering(), scenario, before=slow, ran=ran)
     assert not ran.records
+
+
+def test_warm_connections_are_not_waited_for_once_the_user_wishes_to_end() -> None:
+    """Then nothing is sent, and that the server did not take them is no finding any more."""
+
+    def slow(loop: VirtualLoop, stop: Stop) -> None:
+        loop.connect_s = 1000.0
+        loop.call_later(1.0, stop.drain)
+
+    scenario = scenario_of(client={"warm": 2}, timeouts={"connect": "500s"})
+    ran = run_plan(plan_of([0.0]), answering(), scenario, before=slow)
+    assert ran.outcomes == {}
+    assert ran.counters.due == 0
