@@ -134,12 +134,17 @@ class _Fleet:
     async def launch(self, of: int) -> None:
         job = framed(self._job)
         for k in range(of):
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", "from loadgen.client.worker import main; main()"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,  # a terminal's Ctrl-C is told to them by us
-            )
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-c", "from loadgen.client.worker import main; main()"),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    start_new_session=True,  # a terminal's Ctrl-C is told to them by us
+                )
+            except OSError as problem:  # no more files, processes or memory
+                raise ScenarioError(
+                    f"of {of} client processes only {k} could be started: {problem.strerror}; take fewer"
+                ) from None
             self.workers.append(_Worker(process))
             self.workers[k].say(framed(Share(k, of)) + job)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.client import fleet
+from loadgen.client import Counters, Stop, fleet
+from loadgen.client.job import Job
 from loadgen.client.worker import Start, Word, framed, hear
 from loadgen.run import Health
 from loadgen.scenario import Scenario, ScenarioError
@@ -97,3 +99,13 @@ def test_messages_arrive_whole_or_not_at_all(said: list[object], data: st.DataOb
         return [await hear(pipe) for _ in range(whole + 1)]
 
     assert asyncio.run(heard()) == [*said[:whole], None]
+
+
+def test_processes_that_cannot_be_started_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    unread = cast("Job", None)
+    with pytest.raises(ScenarioError, match="of 2 client processes only 0 could be started: Too many open"):
+        asyncio.run(fleet.run(unread, 2, on_start=lambda _: None, counters=Counters(), stop=Stop()))
