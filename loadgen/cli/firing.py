@@ -53,9 +53,9 @@ class Reached:
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` on uvloop where there is one. Raises ScenarioError where no run could open its files."""
-    from loadgen.client.headroom import allow_many_descriptors
+    with closing(work):  # whatever interrupts us, the import too
+        from loadgen.client.headroom import allow_many_descriptors
 
-    with closing(work):
         allow_many_descriptors()
         return _run(work)
 

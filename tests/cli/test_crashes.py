@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from loadgen.cli import main
+from loadgen.cli.firing import run_async
 from loadgen.run import load
 
 SCENARIO = """\
@@ -125,3 +128,15 @@ def test_a_record_that_is_lost_on_its_way_makes_the_run_invalid(
     monkeypatch.setattr(Pace, "_deliver", lambda self, r: None if r.index == 3 else deliver(self, r))
     assert code(monkeypatch, "run", "single.yaml", "--out", "r") == 4
     assert "20 requests fell due and 19 are recorded" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_cannot_begin_leaves_no_work_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes before the loop, a Ctrl-C in the midst of an import too, is told without a warning."""
+
+    async def work() -> None: ...
+
+    monkeypatch.setitem(sys.modules, "loadgen.client.headroom", None)  # as if its import were broken off
+    coroutine = work()
+    with pytest.raises(ImportError):
+        run_async(coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
