@@ -113,12 +113,14 @@ async def run(
 
 @contextmanager
 def _bugs_go_to(pace: Pace) -> Iterator[None]:
-    """What a callback of ours raises ends the run."""
+    """What a callback of ours raises ends the run; what else the loop has to tell is logged as ever."""
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
 
     def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if (bug := context.get("exception")) is not None:
+        bug = context.get("exception")
+        of_transport = "protocol" in context and not isinstance(bug, OSError)  # its reads call us
+        if bug is not None and ("handle" in context or of_transport):
             pace.crash(bug)
         else:
             loop.default_exception_handler(context)
