@@ -43,8 +43,7 @@ class Sender:
 
 
 class Call:
-    """One request on its way. `over` is called once, when nothing more will come of it and the
-    record is whole.
+    """One request on its way. `over` is called once: when its record is whole.
 
     Where the scenario says `retry`, it may take several attempts, each with an `answer` of its own; the last
     one's is the record's. On a kept connection the request leaves before `start` returns.
