@@ -85,7 +85,7 @@ async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "pr
     target = proxied(scenario.target)
     key = api_key(target.api_key_env)
     if manner.wait_ready_s is not None:
-        await wait_ready(target, key, manner.wait_ready_s)
+        await wait_ready(target, key, manner.wait_ready_s, scenario.timeouts.connect_s)
     if not manner.preflight:
         return Reached(target, key, None)
     found = await preflight(

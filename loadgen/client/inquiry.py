@@ -14,6 +14,7 @@ import msgspec
 from loadgen import __version__
 from loadgen.client.address import Address, address, endpoint_url
 from loadgen.client.secrets import Secrets
+from loadgen.client.tunnel import tunnel
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line, own_words, refusal
 from loadgen.scenario import ScenarioError, Target
 
@@ -38,11 +39,17 @@ class Inquiry:
     """Asks the target a few small things, and says what came of it without secrets or control characters."""
 
     def __init__(
-        self, http: httpx.AsyncClient, target: Target, address: Address, api_key: str | None
+        self,
+        http: httpx.AsyncClient,
+        target: Target,
+        address: Address,
+        api_key: str | None,
+        connect_s: float,
     ) -> None:
         self.http = http
         self.target = target
         self._address = address
+        self._connect_s = connect_s
         self.secrets = Secrets.of(target, api_key)
 
     async def ask(
@@ -55,15 +62,17 @@ class Inquiry:
         content = None if body is None else msgspec.json.encode(body)
         what, got = f"{method} {url}{self._address.way}", None
         try:
-            async with asyncio.timeout(limit_s), self.http.stream(method, url, content=content) as response:
-                got = Response(what, response.status_code, response.headers)
-                async for data in response.aiter_bytes():
-                    got.body += data
-                    if b"[DONE]" in got.body:
-                        break
-                    if len(got.body) > BODY_LIMIT:
-                        got.end = "cut"
-                        break
+            async with asyncio.timeout(limit_s):
+                await self._find_way(what)
+                async with self.http.stream(method, url, content=content) as response:
+                    got = Response(what, response.status_code, response.headers)
+                    async for data in response.aiter_bytes():
+                        got.body += data
+                        if b"[DONE]" in got.body:
+                            break
+                        if len(got.body) > BODY_LIMIT:
+                            got.end = "cut"
+                            break
         except TimeoutError:
             if got is None:
                 raise self.unreachable(what, f"no answer within {limit_s:g} s; does it hang?") from None
@@ -73,6 +82,17 @@ class Inquiry:
                 raise self.unreachable(what, await connection_trouble(error, self._address)) from error
             got.end = "lost"
         return got
+
+    async def _find_way(self, what: str) -> None:
+        """Through a proxy to a TLS server: httpx would wait for the proxy's answer beyond any limit."""
+        if not self._address.is_tunnelled:
+            return
+        try:
+            async with asyncio.timeout(self._connect_s):
+                way = await tunnel(self._address.dialled[0], self._address)
+        except OSError as error:
+            raise self.unreachable(what, await connection_trouble(error, self._address)) from error
+        way.abort()
 
     def words(self, response: Response) -> str:
         return one_line(own_words(response.body), self.secrets)
@@ -118,7 +138,7 @@ async def inquire(target: Target, api_key: str | None, connect_s: float) -> Asyn
         transport=transport,
         trust_env=False,
     ) as http:
-        yield Inquiry(http, target, where, api_key)
+        yield Inquiry(http, target, where, api_key, connect_s)
 
 
 def _headers(target: Target, api_key: str | None) -> httpx.Headers:

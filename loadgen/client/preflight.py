@@ -115,14 +115,14 @@ class _Probe:
         return stream.usage.prompt_tokens
 
 
-async def wait_ready(target: Target, api_key: str | None, limit_s: float) -> None:
+async def wait_ready(target: Target, api_key: str | None, limit_s: float, connect_s: float = POLL_S) -> None:
     """Ask /health and /v1/models by turns until one answers 200.
 
     Raises Unreachable with the last answer after `limit_s` seconds, or at once when the key is refused.
     """
     last, pause_s = "no answer", 0.05
     try:
-        async with asyncio.timeout(limit_s), inquire(target, api_key, POLL_S) as inquiry:
+        async with asyncio.timeout(limit_s), inquire(target, api_key, min(connect_s, POLL_S)) as inquiry:
             while True:
                 for path in ("/health", "/v1/models"):
                     try:

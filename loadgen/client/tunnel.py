@@ -10,15 +10,19 @@ from loadgen.client.address import Address
 HEAD_LIMIT_BYTES = 64 * 1024
 
 
-async def tunnel(proxy_ip: str, address: Address) -> asyncio.Transport:
-    """A connection through the address's proxy, which is at `proxy_ip`: as good as one to the target itself.
+class RefusedError(OSError):
+    """What came from a proxy in place of a way through."""
+
+
+async def tunnel(proxy_host: str, address: Address) -> asyncio.Transport:
+    """A connection through the address's proxy, found there: as good as one to the target itself.
 
     Nothing was read past the proxy's answer. Raises OSError, with the proxy's own words where it refuses.
     """
     loop = asyncio.get_running_loop()
     opened: asyncio.Future[None] = loop.create_future()
     _, port = address.dialled
-    transport, _ = await loop.create_connection(lambda: _Asking(opened), proxy_ip, port)
+    transport, _ = await loop.create_connection(lambda: _Asking(opened), proxy_host, port)
     try:
         transport.write(connect_request(address))
         await opened
@@ -68,4 +72,4 @@ class _Asking(asyncio.Protocol):
 
     def _refused(self, why: str) -> None:
         if not self._opened.done():
-            self._opened.set_exception(OSError(why))
+            self._opened.set_exception(RefusedError(why))

@@ -13,6 +13,7 @@ import msgspec
 
 from loadgen.client.address import Address
 from loadgen.client.secrets import Secrets
+from loadgen.client.tunnel import RefusedError
 
 
 class Unreachable(Exception):  # noqa: N818  a finding about the target, not an error of ours
@@ -65,6 +66,7 @@ _HINTS = (
     ("chat template", "a model without a chat template needs endpoint: /v1/completions"),
 )
 PROXY_HINT = "proxy: http://USER:PASSWORD@HOST:PORT tells it who asks, proxy: none goes without it"
+_SLOW_PROXY = "is the proxy one, and can it reach the server?"
 _ANY_BODY = "extra_body in target changes what is sent, and a null there removes a key"
 
 
@@ -96,8 +98,8 @@ async def connection_trouble(error: Exception, address: Address) -> str:
     causes = list(_causes(error))
     for cause in causes:
         match cause:
-            case httpx.ProxyError():
-                return f"the proxy refused the way to the server ({cause}); {PROXY_HINT}"
+            case RefusedError() | httpx.ProxyError():
+                return f"no way through the proxy ({cause}); {PROXY_HINT}"
             case FileNotFoundError() | ConnectionRefusedError() if address.unix_socket:
                 return f"nothing listens there ({cause.strerror}); is the server up?"
             case socket.gaierror():
@@ -108,7 +110,8 @@ async def connection_trouble(error: Exception, address: Address) -> str:
                 distrust = f"its certificate is not trusted ({cause.verify_message})"
                 return f"{distrust}; name the authority in ca_file, or set insecure: true"
             case TimeoutError():
-                return "no connection in time; a wrong host, a firewall, or https:// to a plain port?"
+                why = "a wrong host, a firewall, or https:// to a plain port?"
+                return f"no connection in time; {_SLOW_PROXY if address.is_tunnelled else why}"
             case ssl.SSLError():
                 return f"no TLS ({cause.reason}); if the server speaks plain HTTP, write http:// in base_url"
     if not address.tls and not address.way and await _speaks_tls(host, port):

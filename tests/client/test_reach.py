@@ -14,7 +14,7 @@ import pytest
 
 from loadgen.client import Counters, Stop, run
 from loadgen.client.address import Address, Proxy, joined
-from loadgen.client.preflight import Unreachable, preflight
+from loadgen.client.preflight import Unreachable, preflight, wait_ready
 from loadgen.client.tunnel import tunnel
 from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Target, Timeouts
@@ -157,8 +157,9 @@ async def test_a_tls_server_through_a_proxy(tmp_path: Path) -> None:
     async with ScriptedServer(ROUTES, tls=tls) as server, ProxyServer("me:pw") as proxy:
         url = proxy.url.replace("//", "//me:pw@")
         first, second = await both(f"https://localhost:{server.port}", proxy=url, ca_file=str(cert))
-    preflights, loads = 2, 1
-    assert proxy.lines == [f"CONNECT localhost:{server.port} HTTP/1.1"] * (preflights + loads)
+    preflights, looks_for_a_way, loads = 2, 2, 1
+    connects = preflights + looks_for_a_way + loads
+    assert proxy.lines == [f"CONNECT localhost:{server.port} HTTP/1.1"] * connects
     assert first.tls_s is not None
     assert second.reused
 
@@ -172,6 +173,29 @@ async def test_a_proxy_that_wants_to_know_who_asks(scheme: str) -> None:
             await look(target)
         outcome = Outcome.HTTP_ERROR if scheme == "http" else Outcome.CONNECT_ERROR
         assert {record.outcome for record in await fire(target)} == {outcome}
+
+
+async def test_a_proxy_that_never_answers_is_waited_for_as_long_as_a_connection() -> None:
+    """In the preflight, and at each look whether the server is ready."""
+    hung: list[asyncio.StreamWriter] = []
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hung.append(writer)
+        await reader.read(-1)
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as silent:
+        proxy = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        target, told = (
+            Target(base_url="https://gpu.invalid", proxy=proxy),
+            "no connection in time; is the proxy one",
+        )
+        async with asyncio.timeout(10):
+            with pytest.raises(Unreachable, match=told):
+                await preflight(target, None, Timeouts(connect="50ms"), ignore_eos=False)
+            with pytest.raises(Unreachable, match=f"not ready within 0.3 s; at the last try .*{told}"):
+                await wait_ready(target, None, 0.3, connect_s=0.05)
+    assert len(hung) > 2
 
 
 async def test_a_client_certificate(tmp_path: Path) -> None:
