@@ -7,7 +7,7 @@ import errno
 import socket
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Literal, Self
 
 from loadgen.client.address import address
 from loadgen.client.connection import Connection
@@ -21,6 +21,14 @@ from loadgen.units import show_duration
 
 FOREVER_S = 86_400.0  # the caller's own limit ends a handshake
 WARM_AT_ONCE = 64  # a server's queue of connections it has not accepted yet is short
+
+
+def clock_of(target: Target, asked: str) -> Literal["kernel", "user"]:
+    """Whose instants the reads from a target have. Raises ScenarioError where `asked` cannot be had."""
+    may = is_stamping() and target.unix_socket is None and not target.base_url.startswith("https:")
+    if asked == "kernel" and not may:
+        raise ScenarioError("client.clock: kernel needs Linux and TCP without TLS: say auto or user")
+    return "kernel" if may and asked != "user" else "user"
 
 
 class Pool:
@@ -50,20 +58,14 @@ class Pool:
         self._now_ns = now_ns
         self._warm = manner.warm
         self._connect_s = connect_s
-        self._has_stamps = self._may_stamp(manner)
-        health.clock = "kernel" if self._has_stamps else "user"
+        health.clock = clock_of(target, manner.clock)
+        self._has_stamps = health.clock == "kernel"
         self._clock: ReceiveClock | None = None
         self._ips: list[str] = []
         self._unresolved: str | None = None
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._emptied: asyncio.Future[None] | None = None
-
-    def _may_stamp(self, manner: Client) -> bool:
-        may = is_stamping() and self._address.tls is None and self._address.unix_socket is None
-        if manner.clock == "kernel" and not may:
-            raise ScenarioError("client.clock: kernel needs Linux and TCP without TLS: say auto or user")
-        return may and manner.clock != "user"
 
     async def __aenter__(self) -> Self:
         """Look the target's name up, once for the whole run; one without an address fails each connect."""
