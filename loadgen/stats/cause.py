@@ -57,7 +57,7 @@ def more_cores(run: Run) -> str:
     processes = (run.header.health or Health()).processes
     has_more = processes < run.header.host.get("cpus", processes + 1)
     use = "give the client more processes (--processes)" if has_more else "use a machine with more cores"
-    return f"{use}, {_or_less(run)}"
+    return f"{use}, {_or_less(run)}; loadgen calibrate tells what this machine can do"
 
 
 def _or_less(run: Run) -> str:

@@ -234,7 +234,7 @@ def test_more_processes_are_no_remedy_where_each_core_has_one() -> None:
     rows = [ok(i, i / 10) for i in range(20)]
     full = calm(busiest_share=0.97, processes=2)
     assert found(run_of(rows, health=full, host={"cpus": 2}))["client"].remedy == (
-        "use a machine with more cores, or lower the rate"
+        "use a machine with more cores, or lower the rate; loadgen calibrate tells what this machine can do"
     )
     assert "--processes" in found(run_of(rows, health=full, host={"cpus": 4}))["client"].remedy
 
