@@ -1,6 +1,7 @@
 """The instrument's own error on this machine: our client against a server that knows what is true.
 
-A ladder of rates, each a run of its own against `loadgen.pulse` in another process, until one is too much.
+A ladder of rates, each a run of its own against `loadgen.pulse` in another process, until one is too much;
+then some between.
 """
 
 from __future__ import annotations
@@ -30,11 +31,10 @@ from loadgen.stats.truth import Accuracy, Spread, Truth, errors, read_truth
 from loadgen.workload import draw
 from loadgen.workload.demand import Demand
 
-SCHEMA = 1
+SCHEMA = 2
 LATE_US = 1000.0  # a server whose p99 is later than this is behind
 BUSY = 0.95  # of a core
 SHORT = 0.97  # of the rate asked for; less was not reached
-NEAR = 0.8  # of a ceiling: time to warn
 END_S = 30.0  # for the server to write its log
 
 Limit = Literal["client", "server", "others"]
@@ -50,6 +50,7 @@ class Ladder:
     ttft_ms: float
     warmup_s: float  # until as many streams are open as will be
     window_s: float
+    halvings: int  # between the last rate that held and the first that did not
 
     def scenario(self, rate: int, url: str, clock: str) -> Scenario:
         load = {
@@ -70,12 +71,12 @@ class Ladder:
 
 
 LADDERS = (
-    Ladder("events", (1000, 5000, 10_000, 20_000, 40_000, 60_000, 80_000, 120_000), 64, 50.0, 0.8, 2.0),
-    Ladder("requests", (500, 1000, 2000, 4000, 6000, 8000, 10_000), 1, 10.0, 0.3, 1.5),
+    Ladder("events", (1000, 5000, 10_000, 20_000, 40_000, 80_000, 120_000), 64, 50.0, 0.8, 2.0, 2),
+    Ladder("requests", (500, 1000, 2000, 4000, 8000, 16_000), 1, 10.0, 0.3, 1.5, 2),
 )
 QUICK = (
-    Ladder("events", (10_000, 40_000, 80_000), 64, 50.0, 0.7, 1.0),
-    Ladder("requests", (2000, 8000), 1, 10.0, 0.2, 0.8),
+    Ladder("events", (20_000, 80_000), 64, 50.0, 0.7, 1.0, 1),
+    Ladder("requests", (2000, 8000), 1, 10.0, 0.2, 0.8, 2),
 )
 
 
@@ -104,12 +105,12 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """The highest rate that held, and how far off the client was there and at about half of it.
 
-    `at_least`: the client itself may do more: it was held up, the server could not, or nothing higher was
-    tried.
+    `failed_at_per_s`: the lowest rate that was too much for the client; None: it may do more, since it was
+    held up, the server could not, or nothing higher was tried.
     """
 
     per_s: float
-    at_least: bool
+    failed_at_per_s: float | None
     at_ceiling: Accuracy
     half_per_s: float
     at_half: Accuracy
@@ -119,10 +120,12 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """What one process of this client can do on one machine, and how well. None: not even the lowest rate.
 
     `clock`: whose instants its reads had. `load_average`: of the last minute before, None where unknown.
+    `rungs`: of one ladder after the other, lowest first.
     """
 
     schema: int = SCHEMA
     taken_at: str
+    quick: bool
     host: str
     cpus: int
     python: str
@@ -140,9 +143,9 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
     def is_of_here(self, clock: str) -> bool:
-        """Whether it was taken on this host, by this version, with the clock that a run asks for."""
+        """Whether it was taken on this host, by this version, with the clock of a run."""
         here = (platform.node(), os.cpu_count() or 1, __version__)
-        return (self.host, self.cpus, self.loadgen) == here and clock in ("auto", self.clock)
+        return (self.host, self.cpus, self.loadgen) == here and clock == self.clock
 
 
 def load(path: Path) -> Calibration:
@@ -160,20 +163,26 @@ def load(path: Path) -> Calibration:
         raise ScenarioError(f"{path}: not a calibration: {problem}: {again}") from None
 
 
-def concluded(rungs: list[Rung], load_average: float | None) -> Calibration:
+def concluded(rungs: list[Rung], load_average: float | None, *, quick: bool = False) -> Calibration:
     """What the rungs say, taken here and now."""
+    of = {ladder.of: _sorted(rungs, ladder.of) for ladder in LADDERS}
     return Calibration(
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        quick=quick,
         host=platform.node(),
         cpus=os.cpu_count() or 1,
         python=platform.python_version(),
         loadgen=__version__,
         clock=rungs[0].clock,
         load_average=load_average,
-        rungs=rungs,
-        events=ceiling([rung for rung in rungs if rung.of == "events"]),
-        requests=ceiling([rung for rung in rungs if rung.of == "requests"]),
+        rungs=of["events"] + of["requests"],
+        events=ceiling(of["events"]),
+        requests=ceiling(of["requests"]),
     )
+
+
+def _sorted(rungs: list[Rung], of: str) -> list[Rung]:
+    return sorted((rung for rung in rungs if rung.of == of), key=lambda rung: rung.asked_per_s)
 
 
 def ceiling(rungs: list[Rung]) -> Ceiling | None:
@@ -183,34 +192,51 @@ def ceiling(rungs: list[Rung]) -> Ceiling | None:
         return None
     top = held[-1]
     half = min(held, key=lambda rung: abs(rung.reached_per_s - top.reached_per_s / 2))
+    failed = [_sent_per_s(rung) for rung in rungs[rungs.index(top) :] if rung.limit == "client"]
     return Ceiling(
         per_s=top.reached_per_s,
-        at_least=rungs[-1].limit != "client",
+        failed_at_per_s=failed[0] if failed else None,
         at_ceiling=top.accuracy,
         half_per_s=half.reached_per_s,
         at_half=half.accuracy,
     )
 
 
+def _sent_per_s(rung: Rung) -> float:
+    """What was asked of the client in truth: chance draws a little more or less."""
+    return rung.asked_per_s if _is_short(rung.reached_per_s, rung.asked_per_s) else rung.reached_per_s
+
+
+def _is_short(reached_per_s: float, asked_per_s: float) -> bool:
+    return reached_per_s < SHORT * asked_per_s
+
+
 def beyond(demand: Demand, found: Calibration, processes: int) -> list[str]:
     """What to know before a plan of such a demand, shared by so many processes, is sent."""
-    each, said = demand.of_each(processes), []
-    for what, needed, limit in (
+    each = demand.of_each(processes)
+    asked = (
         ("requests/s", each.requests_rps, found.requests),
         ("token events/s", each.events_per_s, found.events),
-    ):
-        if limit is None or needed <= NEAR * limit.per_s:
-            continue
-        wanted = math.ceil(processes * needed / (NEAR * limit.per_s))
-        more = f"--processes {wanted}, " if wanted <= found.cpus else ""
-        most = "at least " if limit.at_least else ""
-        again = ", which may show more when nothing else runs" if limit.at_least else ""
-        said.append(
-            f"the client may be the limit: {needed:,.0f} {what} a process are expected, and one reaches "
-            f"{most}{limit.per_s:,.0f} on this machine (loadgen calibrate{again}): {more}another machine, or "
-            "fewer requests"
-        )
-    return said
+    )
+    return [
+        _warning(found, limit, what, needed, processes)
+        for what, needed, limit in asked
+        if limit is not None and needed > limit.per_s
+    ]
+
+
+def _warning(found: Calibration, limit: Ceiling, what: str, needed: float, processes: int) -> str:
+    failed, by = limit.failed_at_per_s, "loadgen calibrate --quick" if found.quick else "loadgen calibrate"
+    sure = failed is not None and needed > failed
+    most = "nothing higher was measured" if failed is None else f"failed at {failed:,.0f}"
+    enough = math.ceil(processes * needed / limit.per_s)
+    more = f"--processes {enough}, " if enough <= found.cpus else ""
+    again = "" if sure else "calibrate again when nothing else runs, or take "
+    return (
+        f"the plan {'is' if sure else 'may be'} beyond the client: {needed:,.0f} {what} a process are "
+        f"expected; on this machine one held {limit.per_s:,.0f}, and {most} ({by}, {found.taken_at[:10]}): "
+        f"{again}{more}another machine, or fewer requests"
+    )
 
 
 # --- the runs -----------------------------------------------------------------------------------------------
@@ -219,16 +245,41 @@ def beyond(demand: Demand, found: Calibration, processes: int) -> list[str]:
 async def climb(ladder: Ladder, clock: str = "auto") -> AsyncIterator[Rung]:
     """Rung after rung, up to the first that did not hold or that the server could not give.
 
-    Such a one is tried twice, since other work on the machine may have come between. Server and client have
-    a core each, where there are two.
+    Where the client could not, then some between that one and the last that held. Server and client have a
+    core each, where there are two.
     """
+    held = 0
     for rate in ladder.rates:
-        rung = await _tried(ladder, rate, clock)
-        if rung.limit is not None:
-            rung = await _tried(ladder, rate, clock)
+        rung = await _settled(ladder, rate, clock)
         yield rung
         if rung.limit is not None:
+            break
+        held = rate
+    if not held or rung.held or rung.limit != "client":
+        return
+    failed = rate
+    for _ in range(ladder.halvings):
+        rate = (held + failed) // 2
+        rung = await _settled(ladder, rate, clock)
+        yield rung
+        if rung.limit in ("server", "others"):
             return
+        held, failed = (rate, failed) if rung.held else (held, rate)
+
+
+async def _settled(ladder: Ladder, rate: int, clock: str) -> Rung:
+    """Tried again where other work may have come between."""
+    tries = 1
+    while tries < _tries(rung := await _tried(ladder, rate, clock)):
+        tries += 1
+    return rung
+
+
+def _tries(rung: Rung) -> int:
+    """How many it takes to believe it. A client that had all of its core was not kept from it."""
+    if rung.limit is None or (rung.client_cpu_share or 0.0) > LIMITS.cpu_share:
+        return 1
+    return 2 if rung.limit == "client" else 3
 
 
 async def _tried(ladder: Ladder, rate: int, clock: str) -> Rung:
@@ -300,7 +351,7 @@ def judged(ladder: Ladder, rate: int, run: Run, truth: Truth, server: KeptTime) 
     accuracy = errors(run.records, origin_ns, truth).accuracy()
     held = summary.validity == "VALID" and not accuracy.unmatched and not accuracy.miscounted
     reached_per_s = summary.output_tokens_per_s or 0.0
-    short = not held or reached_per_s < SHORT * rate
+    short = not held or _is_short(reached_per_s, rate)
     return Rung(
         of=ladder.of,
         asked_per_s=rate,
@@ -322,10 +373,12 @@ def _limit(health: Health, server: KeptTime, *, held: bool) -> Limit | None:
         return "client"
     if (server.cpu_share or 0.0) > BUSY:
         return "server"
+    if held:  # short by chance
+        return None
     held_up_s = (health.stalled_waiting_s or 0.0) + (health.stalled_asleep_s or 0.0)
     others = held_up_s > 0.5 * (health.stalled_s or 0.0)
-    if not held and others:  # they made the server late, too
+    if others:  # they made the server late, too
         return "others"
     if (server.late_us.p99 or 0.0) > LATE_US:
         return "server"
-    return None if held else "client"
+    return "client"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter steps: 15 s.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter steps: 20 s.")] = False,
     clock: options.Clock = None,
     out: Annotated[Path | None, typer.Option(help="Save here, not where `run` looks for it.")] = None,
     as_json: options.AsJson = False,
@@ -30,39 +32,59 @@ def calibrate(
     """Measure this client's own error, and its limit here: 60 s."""
     from loadgen.cli.words import Words
 
-    words, path = Words(as_json, quiet), out or saved()
+    words = Words(as_json, quiet)
     found = _taken(words, clock or "auto", quick=quick)
+    path = out or saved(found.clock)
     words.calibration(found)
     if not (found.events or found.requests):
         words.say("nothing saved: a calibration of before stays")
         raise typer.Exit(Exit.INVALID)
+    for less in _less_than_before(found, path):
+        words.say(less)
     found.save(path)
     words.say(f"saved: {path}" if out else f"saved: {path}; loadgen run warns of a plan that is beyond it")
 
 
-def saved() -> Path:
-    """Where a calibration is kept: one, of this machine."""
+def saved(clock: str) -> Path:
+    """Where a calibration is kept: one for each clock, of this machine."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache, "loadgen", "calibration.json")
+    return Path(cache, "loadgen", f"calibration-{clock}.json")
+
+
+def _less_than_before(found: Calibration, path: Path) -> Iterator[str]:
+    from loadgen.calibrate import load
+    from loadgen.report.calibration_view import lowered
+    from loadgen.scenario import ScenarioError
+
+    with suppress(ScenarioError):  # what is there is none, and nothing to compare with
+        before = load(path)
+        if before.is_of_here(found.clock):
+            yield from lowered(found, before)
 
 
 def warnings(plan: Plan, scenario: Scenario) -> list[str]:
-    """What a saved calibration of this machine says against a plan, before it is sent."""
-    path = saved()
-    if not path.is_file():
+    """What a saved calibration of this machine and of the run's clock says against a plan, before it is sent.
+
+    Nothing of a burst and of a closed loop, which have no rate of their own.
+    """
+    if plan.window.by == "burst" or plan.users is not None:
         return []
     from loadgen.calibrate import beyond, load
     from loadgen.client.fleet import processes
-    from loadgen.scenario import ScenarioError
+    from loadgen.client.pool import clock_of
+    from loadgen.scenario import ScenarioError, Target
     from loadgen.workload.demand import expected
 
+    target = scenario.target or Target(base_url="http://127.0.0.1", model="bundled")
+    clock = clock_of(target, scenario.client.clock)
+    path = saved(clock)
+    if not path.is_file():
+        return []
     try:
         found = load(path)
     except ScenarioError as problem:  # no reason not to run
         return [str(problem)]
-    if not found.is_of_here(scenario.client.clock):
-        return []
-    return beyond(expected(plan), found, processes(plan, scenario))
+    return beyond(expected(plan), found, processes(plan, scenario)) if found.is_of_here(clock) else []
 
 
 def _taken(words: Words, clock: str, *, quick: bool) -> Calibration:
@@ -78,7 +100,7 @@ def _taken(words: Words, clock: str, *, quick: bool) -> Calibration:
             async for rung in climb(ladder, clock):
                 words.say(line(rung))
                 rungs.append(rung)
-        return concluded(rungs, load_average)
+        return concluded(rungs, load_average, quick=quick)
 
     allow_many_descriptors()
     words.say("calibrating against a server of our own on this machine; leave it alone meanwhile")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from loadgen.calibrate import Calibration, Ceiling, Rung
-from loadgen.report.figures import UNDEFINED, duration, number
+from loadgen.report.figures import UNDEFINED, number
 from loadgen.report.tables import Column, Table
 from loadgen.stats.truth import Spread
 
@@ -17,8 +19,8 @@ CLOCKS = {"kernel": "the kernel's clock", "user": "our own clock, in user space"
 UNITS = {"events": "token events/s", "requests": "requests/s"}
 LEGEND = (
     "p50 / p99, claimed minus true by the server's own stamps; gaps by size. read lag: an event's instant - "
-    "its write; send lag: started - due; due to read: until the server had the request; server late: its "
-    "writes - due; CPU: of a core each."
+    "its write; send lag: started - due; late at server: it had the request - due; TTFT counts from "
+    "sent, so that its error can be below the send lag; server late: its writes - due; CPU: of a core each."
 )
 COLUMNS = [
     Column("asked /s"),  # the notes name a rate by it
@@ -27,11 +29,12 @@ COLUMNS = [
     Column("gap off, us", drop=2),
     Column("read lag, us", drop=4),
     Column("send lag, us", drop=6),
-    Column("due to read, us", drop=7),
+    Column("late at server, us", drop=7),
     Column("CPU / server's", drop=1),
     Column("server late, us", drop=3),
     Column("limit", "label"),
 ]
+SAME = 0.97  # of what was held before: less is lower
 ALONE = 0.5  # of the cores: a load average above says that others worked meanwhile
 
 
@@ -68,7 +71,7 @@ def _row(rung: Rung) -> list[str]:
         *(_pair(spread) for spread in (a.ttft_us, a.gap_us, a.read_lag_us, a.send_lag_us, a.arrival_us)),
         f"{_share(rung.client_cpu_share)} / {_share(rung.server_cpu_share)}",
         _pair(rung.server_late_us),
-        rung.limit or "neither",
+        rung.limit or "",
     ]
 
 
@@ -88,9 +91,10 @@ def conclusion(found: Calibration) -> list[str]:
     if not ceilings:
         least = f"{number(found.rungs[0].asked_per_s)} {UNITS[found.rungs[0].of]}"
         return [f"Not even the lowest rate, {least}, could be measured here: close other work, try again."]
-    reached = " and ".join(f"{_most(limit)} {UNITS[of]}" for of, limit in ceilings.items())
-    said = [f"On this machine one process reaches {reached}, by {CLOCKS[found.clock]}."]
+    reached = ", and ".join(_most(limit, UNITS[of]) for of, limit in ceilings.items())
+    said = [f"On this machine one process holds {reached}, by {CLOCKS[found.clock]}."]
     said += [_accuracy(limit, UNITS[of]) for of, limit in ceilings.items()]
+    said += _given_out(found)
     if found.load_average is not None and found.load_average > ALONE * found.cpus:
         said.append(
             f"Other work was going on (load average {found.load_average:.1f} on {found.cpus} cores): "
@@ -99,8 +103,36 @@ def conclusion(found: Calibration) -> list[str]:
     return said
 
 
-def _most(limit: Ceiling) -> str:
-    return f"{'at least' if limit.at_least else 'up to'} {number(limit.per_s)}"
+def _most(limit: Ceiling, unit: str) -> str:
+    if limit.failed_at_per_s is None:
+        return f"at least {number(limit.per_s)} {unit}"
+    return f"{number(limit.per_s)} {unit}, not {number(limit.failed_at_per_s)}"
+
+
+def _given_out(found: Calibration) -> Iterator[str]:
+    """Where a climb ended though the client was not at its limit."""
+    for of, unit in UNITS.items():
+        rungs = [rung for rung in found.rungs if rung.of == of]
+        if rungs and rungs[-1].limit in ("server", "others"):
+            yield (
+                f"The climb ended at {number(rungs[-1].asked_per_s)} {unit} since the server it runs "
+                "against, or other work, gave out: higher rates were not tried."
+            )
+
+
+def lowered(found: Calibration, before: Calibration) -> Iterator[str]:
+    """A line where the client held less than it did before."""
+    less = [
+        f"{number(new.per_s) if new else 'no'} {unit}, not {number(old.per_s)}"
+        for of, unit in UNITS.items()
+        if (old := getattr(before, of))
+        and not ((new := getattr(found, of)) and new.per_s >= SAME * old.per_s)
+    ]
+    if less:
+        yield (
+            f"lower than the calibration of {before.taken_at[:10]}, which this one replaces: "
+            f"{' and '.join(less)}; calibrate again when nothing else runs"
+        )
 
 
 def _accuracy(limit: Ceiling, unit: str) -> str:
@@ -116,4 +148,4 @@ def _accuracy(limit: Ceiling, unit: str) -> str:
 def _off(spread: Spread) -> str:
     if spread.p50 is None or spread.p99 is None:
         return UNDEFINED
-    return f"{duration(spread.p50 / 1e6)} (p50), {duration(spread.p99 / 1e6)} (p99)"
+    return f"{number(spread.p50, 1)} us (p50), {number(spread.p99, 1)} us (p99)"

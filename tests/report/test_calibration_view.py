@@ -35,15 +35,15 @@ def printed(found: Calibration, width: int = 100) -> str:
 
 
 def test_the_conclusion_says_what_one_process_can_do_and_how_well() -> None:
-    """Both ceilings, which is only a least one, the clock, and the error at the top and half-way."""
+    """Both ceilings, what was too much or that none was, the clock, and the error at the top and half-way."""
     first, events, _ = view.conclusion(calibration())
     assert first == (
-        "On this machine one process reaches up to 40,000 token events/s and at least 5,000 requests/s, "
+        "On this machine one process holds 40,000 token events/s, not 60,000, and at least 5,000 requests/s, "
         "by our own clock, in user space."
     )
     assert events == (
-        "At 40,000 token events/s a TTFT is off by 0.030 ms (p50), 0.300 ms (p99), "
-        "a gap by 0.020 ms (p50), 0.200 ms (p99); at 20,000 a TTFT by 0.020 ms (p50), 0.200 ms (p99)."
+        "At 40,000 token events/s a TTFT is off by 30.0 us (p50), 300 us (p99), "
+        "a gap by 20.0 us (p50), 200 us (p99); at 20,000 a TTFT by 20.0 us (p50), 200 us (p99)."
     )
 
 
@@ -51,6 +51,26 @@ def test_a_machine_on_which_nothing_held_is_told_so() -> None:
     """No ceiling is made up."""
     (said,) = view.conclusion(calibration(rung(1000, limit="client")))
     assert "Not even the lowest rate, 1,000 token events/s, could" in said
+
+
+@pytest.mark.parametrize("limit", ["server", "others"])
+def test_a_climb_that_the_client_did_not_end_says_so(limit: str) -> None:
+    """Higher rates were not tried, and the client may do more."""
+    said = view.conclusion(calibration(rung(20_000), rung(40_000, limit=limit)))
+    assert "holds at least 20,000 token events/s" in said[0]
+    assert said[-1] == (
+        "The climb ended at 40,000 token events/s since the server it runs against, or other work, gave out: "
+        "higher rates were not tried."
+    )
+    assert "climb" not in " ".join(view.conclusion(calibration()))
+
+
+def test_a_lower_calibration_is_told_from_the_one_before() -> None:
+    """By more than chance; a ceiling that is gone is lower, too."""
+    before = msgspec.structs.replace(calibration(), taken_at="2026-03-04T05:06:07+00:00")
+    assert list(view.lowered(calibration(rung(39_500), BOTH[3]), before)) == []
+    (said,) = view.lowered(calibration(rung(30_000)), before)
+    assert "2026-03-04, which this one replaces: 30,000 token events/s, not 40,000 and no requests/s," in said
 
 
 def test_a_busy_machine_is_named() -> None:
@@ -82,7 +102,7 @@ def test_tables_fit_the_page_and_keep_what_matters(width: int) -> None:
 
 def test_columns_left_out_are_told_apart() -> None:
     """Their heads hold commas."""
-    assert "us; due to read, us." in printed(calibration(), 80)
+    assert "us; late at server, us." in printed(calibration(), 80)
 
 
 def test_requests_of_one_token_have_no_gaps() -> None:
