@@ -42,12 +42,18 @@ def _command() -> int:
 
 
 def _explain(trouble: Exception) -> Exit:
-    """Say whose mistake it was: the user's, the server's, the disk's, or ours."""
+    """Say whose mistake it was: the user's, the server's, the machine's, or ours."""
+    from loadgen.client.fleet import LostError
     from loadgen.client.unreachable import Unreachable
     from loadgen.run import WriteError
     from loadgen.scenario import ScenarioError
 
-    codes = {ScenarioError: Exit.USAGE, Unreachable: Exit.UNREACHABLE, WriteError: Exit.INVALID}
+    codes = {
+        ScenarioError: Exit.USAGE,
+        Unreachable: Exit.UNREACHABLE,
+        WriteError: Exit.INVALID,
+        LostError: Exit.INVALID,
+    }
     if code := codes.get(type(trouble)):
         print("loadgen: " + "; ".join([str(trouble), *getattr(trouble, "__notes__", [])]), file=sys.stderr)
         return code

@@ -16,7 +16,7 @@ class Exit(IntEnum):
     FAILED = 1  # an SLO fails, or no request was ok
     USAGE = 2  # the command line or the scenario is wrong; nothing was sent
     UNRESOLVED = 3  # no SLO fails, but one cannot be told
-    INVALID = 4  # the measurement cannot be trusted, or was cut short by what could not be written
+    INVALID = 4  # the measurement cannot be trusted, or was cut short by the machine: a full disk, a kill
     UNREACHABLE = 5  # no server there, or it refused us at preflight
     CRASHED = 70  # our own bug
     INTERRUPTED = 130

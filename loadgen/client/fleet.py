@@ -34,6 +34,10 @@ _SUMS = {
 }
 
 
+class LostError(Exception):
+    """A client process was ended from outside before the start: one line for the user."""
+
+
 def processes(plan: Plan, scenario: Scenario) -> int:
     """How many are to share the plan: as many as were asked for, or as its demand needs and cores allow.
 
@@ -70,7 +74,8 @@ async def run(
     on_start: told the origin when all are ready; makes the job's folder. `counters`: become the sums of
     theirs. A process that is lost after the start is counted in the health, and the others go on.
 
-    Raises what broke a process, when the others have ended.
+    Raises what broke a process, when the others have ended; LostError for one that was killed before the
+    start, and KeyboardInterrupt where the user's wish to end left no time for it.
     """
     fleet = _Fleet(job, on_start, counters)
     try:
@@ -128,7 +133,7 @@ class _Fleet:
         self._on_start = on_start
         self._counters = counters
         self._started = False
-        self._trouble: Exception | None = None
+        self._trouble: BaseException | None = None
         self._killing: asyncio.TimerHandle | None = None
 
     async def launch(self, of: int) -> None:
@@ -194,9 +199,22 @@ class _Fleet:
         worker.process.stdin.close()
         exit_code = await worker.process.wait()
         if not self._started:
-            self._break(RuntimeError(f"a client process ended as it began, with exit code {exit_code}"))
+            self._break(self._why_early(exit_code))
         worker.counters.in_flight = 0
         self._landed(worker)
+
+    def _why_early(self, exit_code: int) -> BaseException:
+        """What to say of a process that ended before the start."""
+        if exit_code >= 0:
+            return RuntimeError(f"a client process ended as it began, with exit code {exit_code}")
+        if (
+            self._killing is not None
+        ):  # we killed it: for trouble that is known already, or as the user wished
+            return KeyboardInterrupt()
+        return LostError(
+            f"a client process was killed (signal {-exit_code}) before the start; "
+            "nothing was measured: run again"
+        )
 
     def _heard(self, worker: _Worker, message: object) -> None:
         match message:
@@ -239,7 +257,7 @@ class _Fleet:
         for worker in self.workers:
             worker.say(frame)
 
-    def _break(self, trouble: Exception) -> None:
+    def _break(self, trouble: BaseException) -> None:
         self._trouble = self._trouble or trouble
         self._cut(CUT_S if self._started else 0.0)
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from loadgen.cli.exits import Exit, of_run
-from loadgen.client import Counters, Stop
+from loadgen.client import Counters, Stop, fleet
 from loadgen.client.unreachable import Unreachable
 from loadgen.drive import Order, conclude, fire
 from loadgen.plan import Plan
@@ -229,6 +229,39 @@ def test_the_others_go_on_when_a_process_is_lost(tmp_path: Path) -> None:
     assert "processes_lost" in findings
     assert "records_missing" not in findings  # nobody knows how many fell due
     assert of_run(summary) == Exit.INVALID
+
+
+def test_a_process_that_is_killed_before_the_start_is_one_line(tmp_path: Path) -> None:
+    """As the kernel does it where memory runs out: nothing was measured, and no bug is to be reported."""
+    (tmp_path / "long.yaml").write_text(LONG)
+    with (
+        serving("--step", "5ms", cwd=tmp_path) as (url, _),
+        running("run", "long.yaml", "--base-url", url, "--out", "r", "--quiet", cwd=tmp_path) as parent,
+    ):
+        until(lambda: workers_of(parent.pid))
+        os.kill(workers_of(parent.pid)[0], signal.SIGKILL)
+        said = parent.communicate(timeout=20)[1]
+    assert parent.returncode == Exit.INVALID
+    [line] = said.splitlines()
+    assert line.startswith("loadgen: a client process was killed (signal 9) before the start; nothing was")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_process_that_cannot_start_in_time_is_killed_as_the_user_wished(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C twice before the start, and a process that does not hear of it: that is an interrupt."""
+    monkeypatch.setattr(fleet, "CUT_S", 0.1)
+    shoot = Shoot(tmp_path / "r", asked(2))
+
+    async def stop_it(_: ScriptedServer) -> None:
+        await asyncio.to_thread(until, lambda: len(workers_of(os.getpid())) == 2)
+        os.kill(workers_of(os.getpid())[0], signal.SIGSTOP)
+        shoot.stop.now()
+
+    with pytest.raises(KeyboardInterrupt):
+        shot(shoot, QUICK, stop_it)
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.parametrize(("how", "outcome"), [("drain", Outcome.OK), ("now", Outcome.ABORTED)])
