@@ -243,18 +243,19 @@ def _warning(found: Calibration, limit: Ceiling, what: str, needed: float, proce
 
 
 async def climb(ladder: Ladder, clock: str = "auto") -> AsyncIterator[Rung]:
-    """Rung after rung, up to the first that did not hold or that the server could not give.
+    """Rung after rung, up to the first that client or server could not, or the second that others spoiled.
 
     Where the client could not, then some between that one and the last that held. Server and client have a
     core each, where there are two.
     """
-    held = 0
+    held = spoiled = 0
     for rate in ladder.rates:
         rung = await _settled(ladder, rate, clock)
         yield rung
-        if rung.limit is not None:
+        spoiled += rung.limit == "others"
+        if rung.limit in ("client", "server") or spoiled > 1:
             break
-        held = rate
+        held = rate if rung.held else held
     if not held or rung.held or rung.limit != "client":
         return
     failed = rate
@@ -279,7 +280,7 @@ def _tries(rung: Rung) -> int:
     """How many it takes to believe it. A client that had all of its core was not kept from it."""
     if rung.limit is None or (rung.client_cpu_share or 0.0) > LIMITS.cpu_share:
         return 1
-    return 2 if rung.limit == "client" else 3
+    return 3 if rung.limit == "server" else 2
 
 
 async def _tried(ladder: Ladder, rate: int, clock: str) -> Rung:

@@ -274,8 +274,8 @@ async def test_where_nothing_held_nothing_is_halved(monkeypatch: pytest.MonkeyPa
 
 
 async def test_what_other_work_may_have_spoiled_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A late server or a taken core twice more; a client that failed with core to spare once more."""
-    machine = Machine(4000, full=False, at_2000=["server", "others"])
+    """A late server twice more; a taken core, or a client that failed with core to spare, once more."""
+    machine = Machine(4000, full=False, at_2000=["server", "server"])
     found = await climbed(machine, monkeypatch, 2000, 4000, 4004)
     assert machine.tried == [2000, 2000, 2000, 4000, 4004, 4004, 4002, 4002, 4001, 4001]
     assert found.events is not None
@@ -284,18 +284,27 @@ async def test_what_other_work_may_have_spoiled_is_tried_again(monkeypatch: pyte
 
 async def test_a_climb_ends_where_the_server_gives_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """After three tries; the client may do more, and nothing between is asked of it."""
-    machine = Machine(9000, at_4000=["server", "others", "server"])
+    machine = Machine(9000, at_4000=["server"] * 3)
     found = await climbed(machine, monkeypatch, 2000, 4000, 8000)
     assert machine.tried == [2000, 4000, 4000, 4000]
     assert found.events is not None
     assert (found.events.per_s, found.events.failed_at_per_s) == (2000, None)
 
 
+async def test_one_rate_that_others_spoiled_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next may hold; a second one ends the climb."""
+    machine = Machine(9000, at_1000=["others"] * 2, at_4000=["others"] * 2)
+    found = await climbed(machine, monkeypatch, 1000, 2000, 4000, 8000)
+    assert machine.tried == [1000, 1000, 2000, 4000, 4000]
+    assert found.events is not None
+    assert (found.events.per_s, found.events.failed_at_per_s) == (2000, None)
+
+
 async def test_other_work_while_halving_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What held and what failed before stands."""
-    machine = Machine(7000, at_5000=["others"] * 3)
+    machine = Machine(7000, at_5000=["others"] * 2)
     found = await climbed(machine, monkeypatch, 2000, 8000)
-    assert machine.tried == [2000, 8000, 5000, 5000, 5000]
+    assert machine.tried == [2000, 8000, 5000, 5000]
     assert found.events is not None
     assert (found.events.per_s, found.events.failed_at_per_s) == (2000, 8000)
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter steps: 20 s.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter steps: about 20 s.")] = False,
     clock: options.Clock = None,
     out: Annotated[Path | None, typer.Option(help="Save here, not where `run` looks for it.")] = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure this client's own error, and its limit here: 60 s."""
+    """Measure this client's own error, and its limit here: about 60 s."""
     from loadgen.cli.words import Words
 
     words = Words(as_json, quiet)
@@ -69,17 +69,18 @@ def warnings(plan: Plan, scenario: Scenario) -> list[str]:
     """
     if plan.window.by == "burst" or plan.users is not None:
         return []
-    from loadgen.calibrate import beyond, load
-    from loadgen.client.fleet import processes
     from loadgen.client.pool import clock_of
     from loadgen.scenario import ScenarioError, Target
-    from loadgen.workload.demand import expected
 
     target = scenario.target or Target(base_url="http://127.0.0.1", model="bundled")
     clock = clock_of(target, scenario.client.clock)
     path = saved(clock)
     if not path.is_file():
         return []
+    from loadgen.calibrate import beyond, load
+    from loadgen.client.fleet import processes
+    from loadgen.workload.demand import expected
+
     try:
         found = load(path)
     except ScenarioError as problem:  # no reason not to run
