@@ -120,9 +120,12 @@ def singles_of(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scena
 async def _reach_all(
     singles: dict[str, Scenario], plan: Plan, where: str, manner: Manner
 ) -> dict[str, Reached | None]:
-    from loadgen.cli.firing import reach
+    from loadgen.cli.firing import reach, refuse_impossible
 
     reached = {}
+    for name, single in singles.items():
+        with _naming(where, name):
+            refuse_impossible(single, plan)
     for name, single in singles.items():
         with _naming(where, name):
             reached[name] = await reach(single, plan, manner, f"preflight of {name}")

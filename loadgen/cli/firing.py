@@ -72,6 +72,17 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+def refuse_impossible(scenario: Scenario, plan: Plan) -> None:
+    """What this machine or this client cannot do is found before anything is sent. Raises ScenarioError."""
+    from loadgen.client.fleet import processes
+    from loadgen.client.headroom import check
+    from loadgen.client.pool import clock_of
+
+    clock_of(scenario.target or Target(base_url="http://127.0.0.1"), scenario.client.clock)
+    processes(plan, scenario)
+    check(plan, scenario)
+
+
 async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "preflight") -> Reached | None:
     """Look at the scenario's target; None where it has none, and the bundled engine will answer.
 
@@ -142,6 +153,7 @@ def carried_out(order: Order, manner: Manner, *, virtual: bool) -> Run:
     """The order's run: simulated, or fired over HTTP after a look at the target."""
 
     async def over_http() -> Run:
+        refuse_impossible(order.scenario, order.plan)
         return await fired(order, await reach(order.scenario, order.plan, manner), manner)
 
     return simulated(order) if virtual else run_async(over_http())
