@@ -32,6 +32,7 @@ class Health(msgspec.Struct, kw_only=True):
     measured answer: the mean over all probes, a quantile, and the maximum.
 
     `clock`: whose instants the reads have; `reads_unstamped`: those that had to do with ours all the same.
+    `warm`: the connections opened beforehand that were still open as the first request was sent.
     `cpu_s` is what was used within `wall_s`, and `cpu_wait_s` how long the process was ready to run meanwhile
     and had no core (null where the system does not tell). `stalled_s`: how late the probe was in all, of its
     wakes over 2 ms late; of that, it waited for a core, or was asleep: stopped, or at a disk. Of several
@@ -43,6 +44,7 @@ class Health(msgspec.Struct, kw_only=True):
     processes: int = 1
     processes_lost: int = 0
     reads_unstamped: int = 0
+    warm: int | None = None
     wall_s: float | None = None
     cpu_wait_s: float | None = None
     busiest_share: float | None = None

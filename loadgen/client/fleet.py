@@ -30,7 +30,7 @@ CUT_S = 5.0  # for workers to end, once all is cut
 # Of the health of several processes; of all else the worst.
 _SUMS = {
     *("cpu_s", "stalled_s", "stalled_waiting_s", "stalled_asleep_s", "loop_probes"),
-    *("reads", "reads_unstamped", "reads_with_several_events"),
+    *("reads", "reads_unstamped", "reads_with_several_events", "warm"),
 }
 
 

@@ -123,6 +123,7 @@ class Pool:
 
     async def __aexit__(self, *_: object) -> None:
         """Close every connection and wait until they are gone."""
+        self._count_warm()
         if self._open:
             self._emptied = asyncio.get_running_loop().create_future()
             for connection in tuple(self._open):
@@ -139,11 +140,17 @@ class Pool:
 
     def take(self) -> Connection | None:
         """A kept connection that is thought to live, or None."""
+        self._count_warm()
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable:
                 return connection
         return None
+
+    def _count_warm(self) -> None:
+        """Once: all that are open are warm until the first is taken."""
+        if self._warm and self._health.warm is None:
+            self._health.warm = len(self._open)
 
     # --- dialling -------------------------------------------------------------------------------------------
 

@@ -31,7 +31,12 @@ def judge_validity(
     health, why = run.header.health or Health(), cause(run)
     late = _explained([*_send_lag(run, metrics, offered_rps), *_stalls(health, metrics)], why)
     found = [*_wholeness(run), *late, *_clump(run), *_sent(run, why.less), *_stuck(run), *_tokens(run)]
-    found += [*_zero_gaps(run, late), *_arrivals(certificate), *_client(health, why.less)]
+    found += [
+        *_zero_gaps(run, late),
+        *_arrivals(certificate),
+        *_client(health, why.less),
+        *_warm(run, health),
+    ]
     return [*found, *_load_of_client(run, health)]
 
 
@@ -228,9 +233,17 @@ def _client(health: Health, less: str) -> Iterator[Finding]:
         yield _invalid("clock_jump", text, "the machine slept, or its clock was set: run it again")
 
 
+def _warm(run: Run, health: Health) -> Iterator[Finding]:
+    asked = run.asked("client", "warm") or 0
+    if health.warm is not None and health.warm < asked:
+        yield _info("warm", f"of {asked:,} warm connections {health.warm:,} were open at the start")
+
+
 def _load_of_client(run: Run, health: Health) -> Iterator[Finding]:
     """What the client had to do, for the reader to know how near its limit it was."""
     said = [*_cores(health), *_reads(health)]
+    if health.warm is not None:
+        said.append(f"{health.warm:,} connections warm at the start")
     if health.busiest_share is not None and health.busiest_share > LIMITS.cpu_share:
         yield Finding(
             name=CLIENT,

@@ -71,16 +71,17 @@ def test_a_fleet_fares_as_its_worst_and_counts_what_all_count() -> None:
     """Reads and CPU add up, stalls and shares are those of the worst, and a lost process is named."""
     one = Health(
         clock="kernel", reads=10, cpu_s=1.0, wall_s=4.0, busiest_share=0.25, in_flight_max=7,
-        loop_stall_max_s=0.5, loop_stall_mean_s=0.1, clock_jump_s=-3.0, stalled_s=1.0, loop_probes=5,
+        loop_stall_max_s=0.5, loop_stall_mean_s=0.1, clock_jump_s=-3.0, stalled_s=1.0, loop_probes=5, warm=3,
     )  # fmt: skip
     two = Health(
         clock="user", reads=5, cpu_s=3.0, wall_s=5.0, busiest_share=0.6, in_flight_max=3,
         loop_stall_max_s=0.2, loop_stall_mean_s=0.15, clock_jump_s=2.0, stalled_s=0.5, ports_exhausted=True,
+        warm=5,
     )  # fmt: skip
     assert fleet.merged([one, None, two], in_flight_max=9) == Health(
         clock="user", reads=15, cpu_s=4.0, wall_s=5.0, busiest_share=0.6, in_flight_max=9,
         loop_stall_max_s=0.5, loop_stall_mean_s=0.15, clock_jump_s=-3.0, stalled_s=1.5, loop_probes=5,
-        ports_exhausted=True, processes=3, processes_lost=1,
+        ports_exhausted=True, processes=3, processes_lost=1, warm=8,
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from loadgen.client import Stop
 from loadgen.client.unreachable import Unreachable
-from tests.client.runs import Ran, answering, plan_of, run_plan, scenario_of
-from tests.virtual_loop import VirtualLoop
+from tests.client.runs import Ran, answering, in_turn, plan_of, run_plan, scenario_of
+from tests.virtual_loop import Link, VirtualLoop
 
 DEAD, ALIVE = "192.0.2.1", "192.0.2.2"
 
@@ -60,3 +60,15 @@ def test_warm_connections_are_not_waited_for_once_the_user_wishes_to_end() -> No
     ran = run_plan(plan_of([0.0]), answering(), scenario, before=slow)
     assert ran.outcomes == {}
     assert ran.counters.due == 0
+
+
+def test_warm_connections_that_the_server_closes_again_are_not_counted() -> None:
+    """Of 20 it keeps 8; without any asked for, nothing is counted."""
+
+    async def leave(link: Link) -> None:
+        link.finish()
+
+    peer = in_turn(*[leave] * 12, answering())
+    ran = run_plan(plan_of([0.0]), peer, scenario_of(client={"warm": 20}))
+    assert (ran.outcomes, ran.health.warm) == ({0: "ok"}, 8)
+    assert run_plan(plan_of([0.0]), answering()).health.warm is None

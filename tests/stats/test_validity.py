@@ -159,6 +159,10 @@ def test_what_the_client_itself_suffered(
         ({"busiest_share": 0.34, "processes": 3}, "client: 3 processes, the busiest at 34% of a core"),
         ({"clock": "user", "reads": 100}, "client: reads stamped by our own clock"),
         (
+            {"busiest_share": 0.34, "warm": 0},
+            "client: one process at 34% of a core, 0 connections warm at the start",
+        ),
+        (
             {"clock": "kernel", "reads": 1000, "reads_unstamped": 2, "reads_with_several_events": 70},
             (
                 "client: reads stamped by the kernel, 0.2% of them not, but by our own clock, "
@@ -171,6 +175,18 @@ def test_every_run_says_what_its_client_had_to_do(health: dict[str, Any], text: 
     """How full it was and whose clock its reads have, as information."""
     finding = found(run_of([ok(i, i / 10) for i in range(20)], health=calm(**health)))["client"]
     assert (finding.effect, finding.text) == ("info", text)
+
+
+@pytest.mark.parametrize(("warm", "said"), [(20, False), (8, True)])
+def test_warm_connections_that_were_gone_by_the_start_are_told(warm: int, *, said: bool) -> None:
+    """A server may take them and close them again."""
+    run = run_of([ok(i, i / 10) for i in range(20)], health=calm(warm=warm))
+    run.header.scenario = run.header.scenario | {"client": {"warm": 20}}
+    told = found(run).get("warm")
+    assert (told is not None) is said
+    assert told is None or told == Finding(
+        name="warm", effect="info", text="of 20 warm connections 8 were open at the start"
+    )
 
 
 def test_a_client_that_is_full_is_a_warning_though_nothing_came_late() -> None:
