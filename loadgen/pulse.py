@@ -356,8 +356,8 @@ def _wait_for_stdin(ends: Callable[[], object]) -> None:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    with suppress(BrokenPipeError):  # whoever started us is gone: so are we, soon
+        os.write(1, f"{line}\n".encode())
 
 
 def main() -> None:

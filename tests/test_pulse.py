@@ -152,3 +152,18 @@ def test_its_process_ends_with_its_stdin(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert json.loads(said) == {"late_us": {"p50": None, "p99": None, "max": None}, "cpu_share": None}
     assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_its_process_ends_quietly_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
+    """Nobody reads what it says at its end; the log is written all the same."""
+    words = [sys.executable, "-m", "loadgen.pulse", "--log", str(tmp_path / "log.csv")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.close()
+        assert (process.wait(20), process.stderr.read()) == (0, b"")
+    assert (tmp_path / "log.csv").exists()
