@@ -66,7 +66,11 @@ def _fault(detail: ErrorDetails, model: type[BaseModel]) -> Fault:
         return Fault(path, "required key missing")
     if kind == "extra_forbidden":
         key = str(detail["loc"][-1])
-        return Fault((*path, key), f"unknown key{_instead(key, _keys(types))}")
+        known = _keys(types)
+        home = None if nearest(key, known) else _home(key, model)
+        return Fault(
+            (*path, key), f"unknown key{f': it belongs under {home}' if home else _instead(key, known)}"
+        )
     if kind == "union_tag_not_found":
         return Fault((*path, "kind"), f"required key missing: one of {', '.join(_kinds(types))}")
     if kind == "union_tag_invalid":
@@ -133,6 +137,12 @@ def _keys(types: list[Any]) -> list[str]:
     return [field.alias or name for here in types for name, field in _fields(here).items()]
 
 
+def _home(key: str, model: type[BaseModel]) -> str | None:
+    """The part of the whole that has such a key."""
+    parts = ((part, list(_alternatives(field.annotation))) for part, field in _fields(model).items())
+    return next((part for part, types in parts if key in _keys(types)), None)
+
+
 def _kinds(types: list[Any]) -> list[str]:
     """The values of `kind` that tell these types apart."""
     return [
@@ -145,11 +155,14 @@ def _choices(types: list[Any]) -> list[str]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """What was likely meant by `word`: the first that it begins, else one spelled much like it."""
+    """What was likely meant by `word`: the first that it begins, else one spelled much like it, else the only
+    one that shares a part with it, as client_cert and cert_file do.
+    """
     words = list(known)
     longer = [other for other in words if word and other.startswith(word)]
     near = longer or difflib.get_close_matches(word[:60], words, n=1)
-    return near[0] if near else None
+    related = [other for other in words if "_" in word and set(word.split("_")) & set(other.split("_"))]
+    return near[0] if near else related[0] if len(related) == 1 else None
 
 
 def _instead(word: Any, choices: list[str]) -> str:

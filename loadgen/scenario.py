@@ -88,8 +88,9 @@ class Target(Strict):
 
     @model_validator(mode="after")
     def _ways_agree(self) -> Self:
-        if self.cert_file and not self.base_url.startswith("https:"):
-            raise ValueError("cert_file is shown over TLS only: write https:// in base_url")
+        of_tls = [name for name in ("ca_file", "insecure", "cert_file") if getattr(self, name)]
+        if of_tls and not self.base_url.startswith("https:"):
+            raise ValueError(f"{of_tls[0]} is of use with TLS only: write https:// in base_url")
         if self.key_file and not self.cert_file:
             raise ValueError("key_file is the key of a certificate: give cert_file too")
         if self.unix_socket and self.proxy not in (None, NO_PROXY):

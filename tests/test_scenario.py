@@ -347,6 +347,19 @@ def test_rows_that_cannot_be_sent_are_refused(rows: str, words: str) -> None:
             "target.api_key: unknown key, did you mean api_key_env?",
         ),
         (
+            "{base_url: 'http://h', client_cert: c}",
+            "target.client_cert: unknown key, did you mean cert_file?",
+        ),
+        ("{base_url: 'http://h', warm: 5}", "target.warm: unknown key: it belongs under client"),
+        (
+            "{base_url: 'http://h', ca_file: c}",
+            "target: ca_file is of use with TLS only: write https:// in base_url",
+        ),
+        (
+            "{base_url: 'http://h', insecure: true}",
+            "target: insecure is of use with TLS only: write https:// in base_url",
+        ),
+        (
             "{base_url: 'http://h', headers: {'a b': c}}",
             "target.headers: 'a b' cannot be the name of a header",
         ),
@@ -421,6 +434,12 @@ def test_a_fault_that_only_the_variant_has_is_found_there() -> None:
         + "engine:\n  token_budget: 4\n  max_sequences: 2\nvariants:\n  a:\n    engine: {max_sequences: 5}\n"
     )
     assert fault(text).startswith("f.yaml:9: variants.a.engine: token_budget 4 is below max_sequences 5")
+
+
+def test_a_key_of_another_part_is_sent_there() -> None:
+    assert fault(GOOD + "client: {connections: fresh}\n").endswith(
+        "client.connections: unknown key: it belongs under target"
+    )
 
 
 def test_connections_are_warm_or_fresh() -> None:
@@ -608,7 +627,7 @@ TARGETS = keys(
         "insecure": st.booleans(),
         "api_key_env": st.just("KEY"),
     },
-)
+).filter(lambda target: target["base_url"].startswith("https:") or not target.get("insecure"))
 SCENARIOS = keys(
     {"load": LOADS},
     {

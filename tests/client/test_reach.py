@@ -168,7 +168,7 @@ async def test_a_tls_server_through_a_proxy(tmp_path: Path) -> None:
 async def test_a_proxy_that_wants_to_know_who_asks(scheme: str) -> None:
     """Its refusal is told as its own, with the way to answer it; in a load, too, it is no success."""
     async with ProxyServer("me:pw") as proxy:
-        target = Target(base_url=f"{scheme}://gpu.invalid", proxy=proxy.url, insecure=True)
+        target = Target(base_url=f"{scheme}://gpu.invalid", proxy=proxy.url)
         with pytest.raises(Unreachable, match=r"by the proxy .* refused .*407.*USER:PASSWORD@HOST:PORT"):
             await look(target)
         outcome = Outcome.HTTP_ERROR if scheme == "http" else Outcome.CONNECT_ERROR
