@@ -14,9 +14,21 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a whole number, not {text[:60]!r}") from None
+
+
 # --- the load -------------------------------------------------------------------------------------
 
-Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same plan. Default 0, or the file's.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", parser=_whole, metavar="INTEGER", help="Same seed, same plan. Default 0, or the file's."
+    ),
+]
 RequestRate = Annotated[
     str | None,
     typer.Option("--request-rate", "--rate", help="Requests per second, or 90/min; inf is a burst."),
@@ -37,7 +49,14 @@ RampUpStrategy = Annotated[
 RampUpStartRps = Annotated[float | None, typer.Option(help="Requests per second at first.")]
 RampUpEndRps = Annotated[float | None, typer.Option(help="Requests per second at last.")]
 NumPrompts = Annotated[
-    int | None, typer.Option("--num-prompts", "--num-requests", help="Number of measured requests.")
+    int | None,
+    typer.Option(
+        "--num-prompts",
+        "--num-requests",
+        parser=_whole,
+        metavar="INTEGER",
+        help="Number of measured requests.",
+    ),
 ]
 Duration = Annotated[str | None, typer.Option("--duration", help="Length of the measured part, such as 60s.")]
 Warmup = Annotated[
@@ -46,11 +65,25 @@ Warmup = Annotated[
 ]
 InputLen = Annotated[
     int | None,
-    typer.Option("--input-len", "--isl", "--random-input-len", help="Tokens of every prompt. Default 256."),
+    typer.Option(
+        "--input-len",
+        "--isl",
+        "--random-input-len",
+        parser=_whole,
+        metavar="INTEGER",
+        help="Tokens of every prompt. Default 256.",
+    ),
 ]
 OutputLen = Annotated[
     int | None,
-    typer.Option("--output-len", "--osl", "--random-output-len", help="Tokens of every answer. Default 128."),
+    typer.Option(
+        "--output-len",
+        "--osl",
+        "--random-output-len",
+        parser=_whole,
+        metavar="INTEGER",
+        help="Tokens of every answer. Default 128.",
+    ),
 ]
 RangeRatio = Annotated[
     float | None,
@@ -71,10 +104,19 @@ IgnoreEos = Annotated[
 ]
 MaxConcurrency = Annotated[
     int | None,
-    typer.Option("--max-concurrency", "--concurrency", help="Delay requests above it: partly closed loop."),
+    typer.Option(
+        "--max-concurrency",
+        "--concurrency",
+        parser=_whole,
+        metavar="INTEGER",
+        help="Delay requests above it: partly closed loop.",
+    ),
 ]
 MaxInFlight = Annotated[
-    int | None, typer.Option("--max-in-flight", help="Record requests above it as unsent.")
+    int | None,
+    typer.Option(
+        "--max-in-flight", parser=_whole, metavar="INTEGER", help="Record requests above it as unsent."
+    ),
 ]
 NoTail = Annotated[
     bool | None, typer.Option("--no-tail", help="Exactly the planned rows; no load after them.")
@@ -90,7 +132,10 @@ PlanFile = Annotated[
 # --- how ------------------------------------------------------------------------------------------
 
 Warm = Annotated[
-    int | None, typer.Option("--warm", help="Connections to open before the start. Default none.")
+    int | None,
+    typer.Option(
+        "--warm", parser=_whole, metavar="INTEGER", help="Connections to open before the start. Default none."
+    ),
 ]
 Clock = Annotated[
     str | None,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.cli import argv, flags
+from loadgen.cli import argv, flags, main
 from loadgen.laws import Burst, Constant, Fixed, Gamma, Poisson
 from loadgen.scenario import ScenarioError, Target
 
@@ -259,3 +259,15 @@ def test_a_body_that_cannot_be_sent_is_refused(file: str, body: str, words: str)
     """Whatever stands in --extra-body is held to what YAML is held to."""
     with pytest.raises(ScenarioError, match=words):
         flags.overlay(file, {"base_url": "http://127.0.0.1:1", "extra_body": body})
+
+
+@pytest.mark.parametrize("flag", ["--warm", "--num-prompts", "--max-in-flight", "--seed"])
+def test_a_count_that_is_no_whole_number_is_refused_as_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    """In the words that a scenario's counts are refused in."""
+    monkeypatch.setattr("sys.argv", ["loadgen", "run", "--base-url", "http://127.0.0.1:1", flag, "1e3"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "must be a whole number, not '1e3'" in capsys.readouterr().err
