@@ -12,6 +12,7 @@ from loadgen.agenda import Agenda
 from loadgen.client.ahead import Ahead
 from loadgen.client.control import Alone, Counters, Peers, Stop
 from loadgen.client.conversation import Conversations
+from loadgen.client.core import Core
 from loadgen.client.health import Probe
 from loadgen.client.pace import Pace
 from loadgen.client.pool import Pool
@@ -101,10 +102,13 @@ async def run(
                 peers=peers,
                 alarm=alarm,
             )
-            probe = Probe(
-                plan.window, health, origin_ns=origin_ns, timer=timer, now_ns=now_ns, each=pool.sync
-            )
-            with _bugs_go_to(pace):
+            with _bugs_go_to(pace), Core() as core:
+
+                def each(waited_s: float) -> None:
+                    pool.sync()
+                    core.waited(waited_s)
+
+                probe = Probe(plan.window, health, origin_ns=origin_ns, timer=timer, now_ns=now_ns, each=each)
                 async with probe:
                     await pace.run(probe.end)
     health.in_flight_max = counters.in_flight_max

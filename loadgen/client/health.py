@@ -28,7 +28,8 @@ class Probe:
 
     A stall makes every probe that fell due in it late, so that it weighs by its length. What counts begins
     with the window and goes on until `end`, or until the probe is left, for answers are read as long as the
-    last one streams. `each` is called at every wake, from the origin on.
+    last one streams. `each` is called at every wake, from the origin on, and told for how long the process
+    had to wait for a core since the last one.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Probe:
         origin_ns: int,
         timer: Timer,
         now_ns: Callable[[], int],
-        each: Callable[[], None] = lambda: None,
+        each: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._window_ns = origin_ns + window.start_ns
         self._due_ns = origin_ns + window.start_ns % PROBE_NS  # of the next probe; one is due at the window
@@ -74,8 +75,9 @@ class Probe:
     async def _run(self) -> None:
         while True:
             await self._timer.until(self._due_ns)
+            before = self._last
             self._note()
-            self._each()
+            self._each(self._last.waited_s - before.waited_s)
 
     def _note(self) -> None:
         now_ns = self._now_ns()

@@ -58,7 +58,7 @@ def probed(
     *acts: tuple[float, Callable[[VirtualLoop], object]],
     start_s: float = 0.0,
     for_s: float = 1.0,
-    each: Callable[[], None] = lambda: None,
+    each: Callable[[float], None] = lambda _: None,
 ) -> Health:
     """The health of a run of so long, its window from `start_s`; each act at its instant."""
     health = Health()
@@ -129,7 +129,7 @@ def test_nothing_before_the_window_counts(machine: Machine) -> None:
 def test_who_has_a_clock_to_look_after_is_called_all_along() -> None:
     """Every 10 ms from the origin on, warm-up included: 0 to 1.99 s, and 2 s if that is still its turn."""
     calls: list[None] = []
-    probed(start_s=1.0, for_s=2.0, each=lambda: calls.append(None))
+    probed(start_s=1.0, for_s=2.0, each=lambda _: calls.append(None))
     assert len(calls) in (200, 201)
 
 
