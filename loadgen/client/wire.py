@@ -18,6 +18,7 @@ ANCILLARY_BYTES = socket.CMSG_SPACE(16) if hasattr(socket, "CMSG_SPACE") else 0
 SANDWICHES = 8
 
 _unpack = struct.Struct("qq").unpack
+_now_ns = time.perf_counter_ns
 
 
 def is_stamping() -> bool:
@@ -82,11 +83,14 @@ class Wire:
         except OSError as error:
             self._end(error)
             return
-        at_ns = time.perf_counter_ns()
+        at_ns = _now_ns()
         if ancillary:
             seconds, ns = _unpack(ancillary[0][2])
             stamp_ns = seconds * 1_000_000_000 + ns - self._clock.offset_ns
-            at_ns = max(self._last_ns, min(stamp_ns, at_ns))  # should the wall clock have been set meanwhile
+            if stamp_ns < at_ns:  # else the wall clock has been set meanwhile
+                at_ns = stamp_ns
+            if at_ns < self._last_ns:
+                at_ns = self._last_ns
         elif data:
             self._clock.unstamped += 1
         self._last_ns = at_ns
