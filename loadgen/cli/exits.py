@@ -17,7 +17,7 @@ class Exit(IntEnum):
     USAGE = 2  # the command line or the scenario is wrong; nothing was sent
     UNRESOLVED = 3  # no SLO fails, but one cannot be told
     INVALID = 4  # the measurement cannot be trusted, or was cut short by the machine: a full disk, a kill
-    UNREACHABLE = 5  # no server there, or it refused us at preflight
+    UNREACHABLE = 5  # no server there, or it refused us before any load
     CRASHED = 70  # our own bug
     INTERRUPTED = 130
 
