@@ -14,7 +14,7 @@ from loadgen.client.connection import Connection
 from loadgen.client.control import Counters, Stop
 from loadgen.client.tunnel import tunnel
 from loadgen.client.unreachable import Unreachable
-from loadgen.client.wire import ReceiveClock, Wire, is_stamping
+from loadgen.client.wire import ReceiveClock, Watch, Wire, is_stamping
 from loadgen.run import Health
 from loadgen.scenario import Client, ScenarioError, Target
 from loadgen.units import show_duration
@@ -61,6 +61,7 @@ class Pool:
         health.clock = clock_of(target, manner.clock)
         self._has_stamps = health.clock == "kernel"
         self._clock: ReceiveClock | None = None
+        self._watch: Watch | None = None
         self._ips: list[str] = []
         self._unresolved: str | None = None
         self._idle: list[Connection] = []
@@ -70,7 +71,7 @@ class Pool:
     async def __aenter__(self) -> Self:
         """Look the target's name up, once for the whole run; one without an address fails each connect."""
         if self._has_stamps:
-            self._clock = ReceiveClock()
+            self._clock, self._watch = ReceiveClock(), Watch()
         if self._address.unix_socket is None:
             await self._look_up()
         return self
@@ -132,6 +133,8 @@ class Pool:
         if self._clock is not None:
             self._health.reads_unstamped = self._clock.unstamped
             self._clock.close()
+        if self._watch is not None:
+            self._watch.close()
 
     def sync(self) -> None:
         """Look at the clocks of the kernel's stamps anew."""
@@ -202,11 +205,12 @@ class Pool:
 
     async def _wire(self, ip: str, port: int, connection: Connection) -> None:
         assert self._clock is not None
+        assert self._watch is not None
         sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET)
         sock.setblocking(False)
         try:
             await asyncio.get_running_loop().sock_connect(sock, (ip, port))
-            Wire(sock, connection, self._clock)
+            Wire(sock, connection, self._clock, self._watch)
         except BaseException:
             sock.close()
             raise

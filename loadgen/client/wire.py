@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import select
 import socket
 import struct
 import sys
@@ -14,6 +14,7 @@ from loadgen.client.connection import Connection
 
 SO_TIMESTAMPNS = 35  # the socket module does not name it
 READ_BYTES = 65_536
+READS_AT_ONCE = 16  # some 200 us
 ANCILLARY_BYTES = socket.CMSG_SPACE(16) if hasattr(socket, "CMSG_SPACE") else 0
 SANDWICHES = 8
 
@@ -53,6 +54,47 @@ class ReceiveClock:
         self._asking.close()
 
 
+class Watch:
+    """Looks after the sockets of many wires with one epoll, a few of them in a row.
+
+    An event loop reads all that has come before it turns to anything else; after a pause that takes
+    milliseconds. With the kernel's stamps a late read does no harm, and a late request does.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._wires: dict[int, Wire] = {}
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._epoll.fileno(), self._look)
+
+    def add(self, fd: int, wire: Wire) -> None:
+        self._wires[fd] = wire
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def await_room(self, fd: int, *, whether: bool) -> None:
+        """Tell the wire when it can write, or no longer."""
+        self._epoll.modify(fd, select.EPOLLIN | select.EPOLLOUT if whether else select.EPOLLIN)
+
+    def forget(self, fd: int) -> None:
+        del self._wires[fd]
+        self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _look(self) -> None:
+        wires = self._wires
+        for fd, events in self._epoll.poll(0, READS_AT_ONCE):
+            if events == select.EPOLLIN and fd in wires:
+                wires[fd].readable()
+                continue
+            if events & select.EPOLLOUT and fd in wires:
+                wires[fd].writable()
+            if events & ~select.EPOLLOUT and fd in wires:  # an end or an error is read as well
+                wires[fd].readable()
+
+
 class Wire:
     """The transport of one Connection: what it needs of asyncio's, by a socket that is connected.
 
@@ -60,7 +102,9 @@ class Wire:
     Earlier events in the same read came before.
     """
 
-    def __init__(self, sock: socket.socket, connection: Connection, clock: ReceiveClock) -> None:
+    def __init__(
+        self, sock: socket.socket, connection: Connection, clock: ReceiveClock, watch: Watch
+    ) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._loop = asyncio.get_running_loop()
@@ -70,12 +114,13 @@ class Wire:
         self._received: Callable[[bytes, int], None] = connection.received
         self._connection = connection
         self._clock = clock
+        self._watch = watch
         self._last_ns = 0
         self._unsent = bytearray()
         connection.connection_made(self)
-        self._loop.add_reader(self._fd, self._readable)
+        watch.add(self._fd, self)
 
-    def _readable(self) -> None:
+    def readable(self) -> None:
         try:
             data, ancillary, _, _ = self._receive(READ_BYTES, ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -94,25 +139,11 @@ class Wire:
         elif data:
             self._clock.unstamped += 1
         self._last_ns = at_ns
-        if not data:
+        if data:
+            self._received(data, at_ns)
+        else:
             self._connection.eof_received()
             self._end(None)
-            return
-        self._received(data, at_ns)
-        if self._sock is not None and (code := self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
-            self._read_last(OSError(code, os.strerror(code)))
-
-    def _read_last(self, error: OSError) -> None:
-        """What came before a reset, which comes to nobody's ears any more: uvloop tells of an error once."""
-        while self._sock is not None:
-            try:
-                data = self._receive(READ_BYTES)[0]
-            except OSError:
-                break
-            if not data:
-                break
-            self._received(data, time.perf_counter_ns())
-        self._end(error)
 
     # --- asyncio.Transport ----------------------------------------------------------------------------------
 
@@ -132,9 +163,9 @@ class Wire:
             return
         if sent < len(data):
             self._unsent += data[sent:]
-            self._loop.add_writer(self._fd, self._writable)
+            self._watch.await_room(self._fd, whether=True)
 
-    def _writable(self) -> None:
+    def writable(self) -> None:
         assert self._sock is not None
         try:
             del self._unsent[: self._sock.send(self._unsent)]
@@ -144,7 +175,7 @@ class Wire:
             self._end(error)
             return
         if not self._unsent:
-            self._loop.remove_writer(self._fd)
+            self._watch.await_room(self._fd, whether=False)
             self._connection.resume_writing()
 
     def get_write_buffer_size(self) -> int:
@@ -165,10 +196,8 @@ class Wire:
 
     def _close(self) -> None:
         assert self._sock is not None
-        self._loop.remove_reader(self._fd)
-        if self._unsent:
-            self._loop.remove_writer(self._fd)
-            self._unsent.clear()
+        self._watch.forget(self._fd)
+        self._unsent.clear()
         self._sock.close()
         self._sock = None
         del self._received, self._receive  # no cycles for the garbage collector

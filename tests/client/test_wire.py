@@ -15,7 +15,14 @@ from typing import Any, cast
 import pytest
 
 from loadgen.client.connection import Connection
-from loadgen.client.wire import READ_BYTES, SO_TIMESTAMPNS, ReceiveClock, Wire, is_stamping
+from loadgen.client.wire import (
+    READ_BYTES,
+    SO_TIMESTAMPNS,
+    ReceiveClock,
+    Watch,
+    Wire,
+    is_stamping,
+)
 
 pytestmark = pytest.mark.skipif(not is_stamping(), reason="the kernel's stamps are Linux's")
 
@@ -89,8 +96,8 @@ def test_a_read_has_the_instant_of_its_arrival_though_the_loop_was_blocked(
 
     async def main() -> None:
         hearer = Hearer()
-        with closing(ReceiveClock()) as clock:
-            Wire(ours, cast("Connection", hearer), clock)
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            Wire(ours, cast("Connection", hearer), clock, watch)
             theirs.send(b"warm")  # the very first may come before the kernel stamps
             await hearer.until("read")
             hearer.told.clear()
@@ -114,8 +121,8 @@ def test_a_reset_right_behind_the_last_bytes_is_heard(on_loop: OnLoop, sockets: 
 
     async def main() -> None:
         hearer = Hearer()
-        with closing(ReceiveClock()) as clock:
-            Wire(ours, cast("Connection", hearer), clock)
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            Wire(ours, cast("Connection", hearer), clock, watch)
             theirs.sendall(b"x" * size)
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             theirs.close()
@@ -132,8 +139,8 @@ def test_instants_never_go_back_nor_beyond_the_read(on_loop: OnLoop, sockets: Pa
 
     async def main() -> None:
         hearer = Hearer()
-        with closing(ReceiveClock()) as clock:
-            Wire(ours, cast("Connection", hearer), clock)
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            Wire(ours, cast("Connection", hearer), clock, watch)
             true_offset_ns = clock.offset_ns
             for off_ns in (0, 3_600_000 * MS, -3_600_000 * MS, 0):
                 clock.offset_ns = true_offset_ns + off_ns
@@ -172,8 +179,8 @@ def test_reads_without_a_stamp_are_counted(on_loop: OnLoop, sockets: Pair) -> No
 
     async def main() -> None:
         hearer = Hearer()
-        with closing(ReceiveClock()) as clock:
-            Wire(ours, cast("Connection", hearer), clock)
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            Wire(ours, cast("Connection", hearer), clock, watch)
             ours.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 0)
             sent_ns = time.perf_counter_ns()
             theirs.send(b"x")
@@ -191,8 +198,8 @@ def test_a_long_request_goes_out_as_the_peer_reads_it(on_loop: OnLoop, sockets: 
 
     async def main() -> None:
         hearer, loop = Hearer(), asyncio.get_running_loop()
-        with closing(ReceiveClock()) as clock:
-            wire = Wire(ours, cast("Connection", hearer), clock)
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            wire = Wire(ours, cast("Connection", hearer), clock, watch)
             wire.write(request)
             assert wire.get_write_buffer_size() > 0
             wire.write(b"end")
@@ -231,8 +238,8 @@ def test_every_end_is_told_once(on_loop: OnLoop, sockets: Pair, end: str) -> Non
 
     async def main() -> None:
         hearer = Hearer()
-        with closing(ReceiveClock()) as clock:
-            wire = Wire(ours, cast("Connection", hearer), clock)
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            wire = Wire(ours, cast("Connection", hearer), clock, watch)
             do(theirs)
             await hearer.until("lost")
             wire.abort()
@@ -251,8 +258,8 @@ def test_an_abort_is_told_after_it_and_leaves_nothing(on_loop: OnLoop, sockets: 
 
     async def main() -> None:
         hearer = Hearer()
-        with closing(ReceiveClock()) as clock:
-            wire = Wire(ours, cast("Connection", hearer), clock)
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            wire = Wire(ours, cast("Connection", hearer), clock, watch)
             wire.abort()
             assert (hearer.told, ours.fileno()) == (["made"], -1)
             await asyncio.sleep(0)
@@ -268,8 +275,8 @@ def test_a_write_to_a_peer_that_is_gone(on_loop: OnLoop, sockets: Pair) -> None:
 
     async def main() -> None:
         hearer = Hearer()
-        with closing(ReceiveClock()) as clock:
-            wire = Wire(ours, cast("Connection", hearer), clock)
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            wire = Wire(ours, cast("Connection", hearer), clock, watch)
             theirs.close()
             for _ in range(3):
                 wire.write(b"x")
@@ -285,3 +292,77 @@ def test_other_systems_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the kernel does not stamp, nobody asks it to."""
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not is_stamping()
+
+
+def pairs(n: int) -> list[Pair]:
+    """Loopback connections, both ends of each; ours do not block."""
+    found: list[Pair] = []
+    with socket.create_server(("127.0.0.1", 0), backlog=n) as listening:
+        for _ in range(n):
+            ours = socket.create_connection(listening.getsockname())
+            theirs, _ = listening.accept()
+            ours.setblocking(False)
+            found.append((ours, theirs))
+    return found
+
+
+def test_few_are_read_before_the_loop_turns_to_something_else(on_loop: OnLoop) -> None:
+    """Of 50 connections that have something at once, another descriptor's turn comes after 16 at most."""
+    both = pairs(50)
+    ours_told, theirs_told = socket.socketpair()
+
+    async def main() -> None:
+        loop, hearers = asyncio.get_running_loop(), [Hearer() for _ in both]
+        seen = loop.create_future()
+
+        def turn() -> None:
+            loop.remove_reader(ours_told)
+            seen.set_result(sum(len(hearer.reads) for hearer in hearers))
+
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            for hearer, (ours, _) in zip(hearers, both, strict=True):
+                Wire(ours, cast("Connection", hearer), clock, watch)
+            loop.add_reader(ours_told, turn)
+            for _, theirs in both:
+                theirs.send(b"x")
+            theirs_told.send(b"x")
+            assert await seen <= 16
+            await asyncio.gather(*(hearer.until("read") for hearer in hearers))
+
+    with ours_told, theirs_told:
+        on_loop(main())
+    for ours, theirs in both:
+        ours.close()
+        theirs.close()
+
+
+def test_a_wire_that_is_aborted_by_the_read_of_another_is_not_read(on_loop: OnLoop) -> None:
+    """Both have something in one pass; whichever is read first ends the other, and nothing is raised."""
+    both = pairs(2)
+
+    async def main() -> None:
+        hearers, wires = [Hearer(), Hearer()], []
+        for hearer, other in ((0, 1), (1, 0)):
+
+            def received(data: bytes, at_ns: int, me: int = hearer, other: int = other) -> None:
+                Hearer.received(hearers[me], data, at_ns)
+                wires[other].abort()
+
+            hearers[hearer].received = received  # type: ignore[method-assign]
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            wires += [
+                Wire(ours, cast("Connection", hearer), clock, watch)
+                for hearer, (ours, _) in zip(hearers, both, strict=True)
+            ]
+            for _, theirs in both:
+                theirs.send(b"x")
+            first, other = (asyncio.create_task(hearer.until("lost")) for hearer in hearers)
+            await asyncio.wait((first, other), return_when=asyncio.FIRST_COMPLETED)
+            first.cancel()
+            other.cancel()
+            assert sorted(len(hearer.reads) for hearer in hearers) == [0, 1]
+
+    on_loop(main())
+    for ours, theirs in both:
+        ours.close()
+        theirs.close()
