@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import time
 from collections.abc import Callable
 from typing import Literal, Self
 
-from loadgen.client.address import address
+from loadgen.client.address import address, joined
 from loadgen.client.connection import Connection
 from loadgen.client.control import Counters, Stop
 from loadgen.client.tunnel import tunnel
@@ -209,7 +210,11 @@ class Pool:
         sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET)
         sock.setblocking(False)
         try:
-            await asyncio.get_running_loop().sock_connect(sock, (ip, port))
+            if (code := sock.connect_ex((ip, port))) == errno.EINPROGRESS:
+                await self._watch.connected(sock.fileno())
+                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, f"{os.strerror(code)}: {joined(ip, port)}")
             Wire(sock, connection, self._clock, self._watch)
         except BaseException:
             sock.close()

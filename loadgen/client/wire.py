@@ -67,6 +67,18 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._epoll.fileno(), self._look)
 
+    async def connected(self, fd: int) -> None:
+        """Return when a socket that connects has done so, or failed to.
+
+        A loop's own `sock_connect` may look even an address up first, in a thread.
+        """
+        done = self._loop.create_future()
+        self._loop.add_writer(fd, done.set_result, None)
+        try:
+            await done
+        finally:
+            self._loop.remove_writer(fd)
+
     def add(self, fd: int, wire: Wire) -> None:
         self._wires[fd] = wire
         self._epoll.register(fd, select.EPOLLIN)
