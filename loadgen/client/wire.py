@@ -63,7 +63,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._wires: dict[int, Wire] = {}
+        self._wires: dict[int, Wire | _Opening] = {}
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._epoll.fileno(), self._look)
 
@@ -72,12 +72,13 @@ class Watch:
 
         A loop's own `sock_connect` may look even an address up first, in a thread.
         """
-        done = self._loop.create_future()
-        self._loop.add_writer(fd, done.set_result, None)
+        opening = _Opening(self._loop)
+        self._wires[fd] = opening
+        self._epoll.register(fd, select.EPOLLOUT)
         try:
-            await done
+            await opening.done
         finally:
-            self._loop.remove_writer(fd)
+            self.forget(fd)
 
     def add(self, fd: int, wire: Wire) -> None:
         self._wires[fd] = wire
@@ -105,6 +106,19 @@ class Watch:
                 wires[fd].writable()
             if events & ~select.EPOLLOUT and fd in wires:  # an end or an error is read as well
                 wires[fd].readable()
+
+
+class _Opening:
+    """A socket that is about to be connected, or not."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.done: asyncio.Future[None] = loop.create_future()
+
+    def writable(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    readable = writable
 
 
 class Wire:
