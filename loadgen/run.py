@@ -31,6 +31,8 @@ class Health(msgspec.Struct, kw_only=True):
     Loop stalls: how late a periodic probe in the event loop woke, from the window's start until the last
     measured answer: the mean over all probes, a quantile, and the maximum.
 
+    Read waits: how long what was read had been there, by the kernel's stamps; the longest between two probes.
+
     `clock`: whose instants the reads have; `reads_unstamped`: those that had to do with ours all the same.
     `warm`: the connections opened beforehand that were still open as the first request was sent.
     `cpu_s` is what was used within `wall_s`, and `cpu_wait_s` how long the process was ready to run meanwhile
@@ -54,6 +56,8 @@ class Health(msgspec.Struct, kw_only=True):
     loop_stall_mean_s: float | None = None
     loop_stall_p99_9_s: float | None = None
     loop_stall_max_s: float | None = None
+    read_wait_p99_9_s: float | None = None
+    read_wait_max_s: float | None = None
     loop_probes: int = 0
     cpu_s: float | None = None
     in_flight_max: int = 0

@@ -104,9 +104,9 @@ async def run(
             )
             with _bugs_go_to(pace), Core() as core:
 
-                def each(waited_s: float) -> None:
-                    pool.sync()
+                def each(waited_s: float) -> float | None:
                     core.waited(waited_s)
+                    return pool.look()
 
                 probe = Probe(plan.window, health, origin_ns=origin_ns, timer=timer, now_ns=now_ns, each=each)
                 async with probe:

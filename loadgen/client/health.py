@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from loadgen.plan import Window
+from loadgen.records import Floats
 from loadgen.run import Health
 from loadgen.timer import Timer
 
@@ -29,7 +30,7 @@ class Probe:
     A stall makes every probe that fell due in it late, so that it weighs by its length. What counts begins
     with the window and goes on until `end`, or until the probe is left, for answers are read as long as the
     last one streams. `each` is called at every wake, from the origin on, and told for how long the process
-    had to wait for a core since the last one.
+    had to wait for a core since the last one; it tells how long what was read since then had waited, at most.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Probe:
         origin_ns: int,
         timer: Timer,
         now_ns: Callable[[], int],
-        each: Callable[[float], None] = lambda _: None,
+        each: Callable[[float], float | None] = lambda _: None,
     ) -> None:
         self._window_ns = origin_ns + window.start_ns
         self._due_ns = origin_ns + window.start_ns % PROBE_NS  # of the next probe; one is due at the window
@@ -49,6 +50,7 @@ class Probe:
         self._now_ns = now_ns
         self._each = each
         self._late_us = array("I")
+        self._read_waits_s = array("d")
         self._jump_s = 0.0
         self._stalls = _Stalls()
 
@@ -77,7 +79,9 @@ class Probe:
             await self._timer.until(self._due_ns)
             before = self._last
             self._note()
-            self._each(self._last.waited_s - before.waited_s)
+            read_wait_s = self._each(self._last.waited_s - before.waited_s)
+            if read_wait_s is not None and self._last.at_ns >= self._window_ns:
+                self._read_waits_s.append(read_wait_s)
 
     def _note(self) -> None:
         now_ns = self._now_ns()
@@ -111,10 +115,17 @@ class Probe:
         if self._late_us:
             late_s = np.array(self._late_us) / 1e6
             health.loop_stall_mean_s = float(late_s.mean())
-            health.loop_stall_p99_9_s = float(np.quantile(late_s, 0.999, method="inverted_cdf"))
+            health.loop_stall_p99_9_s = _p99_9(late_s)
             health.loop_stall_max_s = float(late_s.max())
+        if self._read_waits_s:
+            waits_s = np.array(self._read_waits_s)
+            health.read_wait_p99_9_s, health.read_wait_max_s = _p99_9(waits_s), float(waits_s.max())
         if abs(self._jump_s) > CLOCK_JUMP_S:
             health.clock_jump_s = self._jump_s
+
+
+def _p99_9(values_s: Floats) -> float:
+    return float(np.quantile(values_s, 0.999, method="inverted_cdf"))
 
 
 def _schedstat() -> FileIO | None:

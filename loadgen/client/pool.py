@@ -137,10 +137,15 @@ class Pool:
         if self._watch is not None:
             self._watch.close()
 
-    def sync(self) -> None:
-        """Look at the clocks of the kernel's stamps anew."""
-        if self._clock is not None:
-            self._clock.sync()
+    def look(self) -> float | None:
+        """Look at the clocks of the kernel's stamps anew. How many seconds what was read since the last look
+        had waited for that, at most; None where no kernel tells.
+        """
+        if self._clock is None:
+            return None
+        self._clock.sync()
+        longest_s, self._clock.longest_wait_ns = self._clock.longest_wait_ns / 1e9, 0
+        return longest_s
 
     def take(self) -> Connection | None:
         """A kept connection that is thought to live, or None."""

@@ -31,11 +31,13 @@ class ReceiveClock:
     """Maps the kernel's stamps, of the wall clock, to the monotonic one; `sync` now and then.
 
     While it is open the kernel stamps: it begins a little after the first socket that asks for it.
-    `unstamped`: reads that came without.
+    `unstamped`: reads that came without. `longest_wait_ns`: for which what was read had been there, at most,
+    since that was last set to zero.
     """
 
     def __init__(self) -> None:
         self.unstamped = 0
+        self.longest_wait_ns = 0
         self.offset_ns = 0
         self._asking = socket.socket()
         self._asking.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -158,8 +160,10 @@ class Wire:
         if ancillary:
             seconds, ns = _unpack(ancillary[0][2])
             stamp_ns = seconds * 1_000_000_000 + ns - self._clock.offset_ns
-            if stamp_ns < at_ns:  # else the wall clock has been set meanwhile
+            if (wait_ns := at_ns - stamp_ns) > 0:  # else the wall clock has been set meanwhile
                 at_ns = stamp_ns
+                if wait_ns > self._clock.longest_wait_ns:
+                    self._clock.longest_wait_ns = wait_ns
             if at_ns < self._last_ns:
                 at_ns = self._last_ns
         elif data:

@@ -287,6 +287,13 @@ def _stalls(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Fin
         if stall_s is not None and stall_s > limit_s:
             text = f"the client's event loop stalled {about(stall_s)} ({name}); the limit is {about(limit_s)}"
             yield _invalid("loop_stall", text)
+    for name, wait_s, limit_s in (
+        ("p99.9", health.read_wait_p99_9_s, LIMITS.stall_p99_9_s),
+        ("maximum", health.read_wait_max_s, LIMITS.stall_max_s),
+    ):
+        if wait_s is not None and wait_s > limit_s:
+            text = f"what the server had sent waited {about(wait_s)} ({name}) until the client read it"
+            yield _invalid("read_wait", f"{text}; the limit is {about(limit_s)}")
     # A gap is off by about as much as its events were read late: by the mean stall, not the rare worst one.
     gap_s, mean_s = metrics["chunk_gap_s"].quantiles["p50"], health.loop_stall_mean_s
     if gap_s and mean_s is not None and mean_s > LIMITS.stall_of_gap * gap_s:

@@ -58,7 +58,7 @@ def probed(
     *acts: tuple[float, Callable[[VirtualLoop], object]],
     start_s: float = 0.0,
     for_s: float = 1.0,
-    each: Callable[[float], None] = lambda _: None,
+    each: Callable[[float], float | None] = lambda _: None,
 ) -> Health:
     """The health of a run of so long, its window from `start_s`; each act at its instant."""
     health = Health()
@@ -136,7 +136,7 @@ def test_who_has_a_clock_to_look_after_is_called_all_along() -> None:
 def test_the_clock_of_the_kernel_is_looked_at_all_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a run too, as long as answers are read: the wall clock behind the stamps drifts, or is set."""
     looks: list[None] = []
-    monkeypatch.setattr(Pool, "sync", lambda _: looks.append(None))
+    monkeypatch.setattr(Pool, "look", lambda _: looks.append(None))
     run_plan(plan_of([0.0]), answering(2.0))
     assert len(looks) in (200, 201)
 
@@ -183,3 +183,10 @@ def test_a_server_that_takes_long_to_accept_is_a_slow_server() -> None:
     assert ran.of(0).connect_s == pytest.approx(0.3)
     assert summary.metrics["ttft_s"].quantiles["p99"] == pytest.approx(0.35)
     assert (summary.validity, summary.itl_valid) == ("VALID", True)
+
+
+def test_how_long_reads_had_waited_is_told_of_the_window() -> None:
+    """Of 100 looks each tells the longest wait since the one before; those before the window do not count."""
+    waits_s = iter([0.5] * 100 + [0.001] * 99 + [0.03] + [0.001] * 200)
+    health = probed(start_s=1.0, for_s=2.0, each=lambda _: next(waits_s))
+    assert (health.read_wait_p99_9_s, health.read_wait_max_s) == (0.03, 0.03)

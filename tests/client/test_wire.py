@@ -114,6 +114,7 @@ def test_a_read_has_the_instant_of_its_arrival_though_the_loop_was_blocked(
             data, at_ns = hearer.reads[-1]
             assert data == b"x"
             assert before_ns - 20_000 <= at_ns <= after_ns + 20_000
+            assert 55 * MS < clock.longest_wait_ns < 5_000 * MS
             assert clock.unstamped == unstamped
 
     on_loop(main())

@@ -130,6 +130,8 @@ def test_rows_later_than_their_successor_was_due() -> None:
     [
         ({"loop_stall_p99_9_s": 0.02}, {"loop_stall_p99_9_s": 0.0201}, "loop_stall", "invalid"),
         ({"loop_stall_max_s": 0.25}, {"loop_stall_max_s": 0.2501}, "loop_stall", "invalid"),
+        ({"read_wait_p99_9_s": 0.02}, {"read_wait_p99_9_s": 0.0201}, "read_wait", "invalid"),
+        ({"read_wait_max_s": 0.25}, {"read_wait_max_s": 0.2501}, "read_wait", "invalid"),
         ({"loop_stall_mean_s": 5e-4}, {"loop_stall_mean_s": 5.01e-4}, "loop_stall_itl", "invalid_itl"),
         ({"clock_jump_s": 0.5}, {"clock_jump_s": -0.51}, "clock_jump", "invalid"),
         ({}, {"descriptors_exhausted": True}, "descriptors_exhausted", "invalid"),
