@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,22 +109,35 @@ def read_truth(path: Path) -> Truth:
 
     Of several rows with one X-Request-ID the last counts. Raises ScenarioError for a log that is no such.
     """
-    place: dict[str, int] = {}
-    reads, written, start = array("q"), array("q"), array("q", [0])
-    csv.field_size_limit(2**31 - 1)  # a long answer has a long list of offsets
-    with path.open(newline="") as file:
+    with path.open(newline="") as file, _long_fields():
         rows = csv.DictReader(file)
         if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
             raise ScenarioError(f"{path}: not a server's log: it has no column {missing[0]}")
-        for row in rows:
-            try:
-                read_ns = int(row["t_request_read"])
-                written.extend(read_ns + int(offset) for offset in row["offsets_ns"].split(";") if offset)
-            except (AttributeError, OverflowError, TypeError, ValueError):
-                raise ScenarioError(f"{path}:{rows.line_num}: a stamp is no whole number") from None
-            place[row["xid"]] = len(reads)
-            reads.append(read_ns)
-            start.append(len(written))
+        return _truth_of(rows, path)
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """A long answer has a long list of offsets; the limit is the whole process's."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _truth_of(rows: csv.DictReader[str], path: Path) -> Truth:
+    place: dict[str, int] = {}
+    reads, written, start = array("q"), array("q"), array("q", [0])
+    for row in rows:
+        try:
+            read_ns = int(row["t_request_read"])
+            written.extend(read_ns + int(offset) for offset in row["offsets_ns"].split(";") if offset)
+        except (AttributeError, OverflowError, TypeError, ValueError):
+            raise ScenarioError(f"{path}:{rows.line_num}: a stamp is no whole number") from None
+        place[row["xid"]] = len(reads)
+        reads.append(read_ns)
+        start.append(len(written))
     return Truth(place, *(np.frombuffer(column, np.int64) for column in (reads, written, start)))
 
 

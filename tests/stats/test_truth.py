@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +108,11 @@ def test_a_spread_interpolates_and_knows_nothing_of_nothing() -> None:
     found = spread(values)
     assert (found.p50, found.p99, found.max) == (50, 99, 100)
     assert spread(np.array([])).p50 is None
+
+
+def test_reading_a_log_leaves_the_limits_of_other_files_alone(tmp_path: Path) -> None:
+    """Fields as long as a long answer's are read, and what CSV takes elsewhere is as it was."""
+    before = csv.field_size_limit()
+    offsets = ";".join(str(n) for n in range(50_000))
+    assert len(read_truth(log(tmp_path / "log.csv", f"a,5,{offsets}")).written_ns) == 50_000
+    assert csv.field_size_limit() == before
