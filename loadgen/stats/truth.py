@@ -109,7 +109,7 @@ def read_truth(path: Path) -> Truth:
 
     Of several rows with one X-Request-ID the last counts. Raises ScenarioError for a log that is no such.
     """
-    with path.open(newline="") as file, _long_fields():
+    with path.open(newline="") as file, long_fields():
         rows = csv.DictReader(file)
         if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
             raise ScenarioError(f"{path}: not a server's log: it has no column {missing[0]}")
@@ -117,7 +117,7 @@ def read_truth(path: Path) -> Truth:
 
 
 @contextmanager
-def _long_fields() -> Iterator[None]:
+def long_fields() -> Iterator[None]:
     """A long answer has a long list of offsets; the limit is the whole process's."""
     before = csv.field_size_limit(2**31 - 1)
     try:

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from loadgen.records import Outcome, Records, RequestRecord
-
-csv.field_size_limit(2**31)
+from loadgen.stats.truth import long_fields
 
 
 def read_dump(path: Path) -> tuple[Records, int]:
     """Its requests as records, and the instant on the clock from which they count."""
-    with path.open(newline="") as file:
+    with path.open(newline="") as file, long_fields():
         lines = list(csv.DictReader(file))
     origin_ns = min(int(line["t_sched"]) for line in lines)
     return Records.from_records(_record(i, line, origin_ns) for i, line in enumerate(lines)), origin_ns
