@@ -33,9 +33,8 @@ class Core:
 
     def waited(self, for_s: float) -> None:
         """Since it was asked last, the process was ready to run for so long, and had no core."""
-        if not self._looks:
+        if not self._looks or (here := current()) not in self._looks:  # moved from outside
             return
-        here = current()
         self._looks[here] += 1
         self._waited_s[here] += for_s
         better = {core for core in self._looks if self._share(core) < self._share(here)}

@@ -75,6 +75,16 @@ def test_it_keeps_to_what_it_was_allowed(allowed: set[int]) -> None:
     assert os.sched_getaffinity(0) == only
 
 
+def test_whoever_moves_the_process_from_outside_is_let(allowed: set[int]) -> None:
+    """Set by somebody else on a core that it was not allowed at first, it stays there, wait as it may."""
+    one, other = sorted(allowed)[:2]
+    os.sched_setaffinity(0, {one})
+    with Core() as core:
+        os.sched_setaffinity(0, {other})
+        core.waited(0.010)
+        assert os.sched_getaffinity(0) == {other}
+
+
 def test_other_systems_leave_it_to_the_scheduler(monkeypatch: pytest.MonkeyPatch, allowed: set[int]) -> None:
     """Where there is no affinity nothing is set."""
     monkeypatch.setattr(sys, "platform", "darwin")
