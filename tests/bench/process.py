@@ -50,7 +50,7 @@ with open(sys.argv[1], "w") as told:
 # A process counts the memory of the one that it was split from as its own: that must be a small one.
 
 
-def spend(command: list[str], timeout_s: float = 300.0) -> Spent:
+def spend(command: list[str], timeout_s: float = 1200.0) -> Spent:
     """Run `command` to its end, or kill it after `timeout_s`. Memory counts from 10 MB upwards."""
     with tempfile.TemporaryDirectory() as scratch:
         told, out, err = (Path(scratch, name) for name in ("told", "out", "err"))
