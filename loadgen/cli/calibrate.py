@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -90,6 +88,7 @@ def warnings(plan: Plan, scenario: Scenario) -> list[str]:
 
 def _taken(words: Words, clock: str, *, quick: bool) -> Calibration:
     from loadgen.calibrate import LADDERS, QUICK, climb, concluded
+    from loadgen.cli.firing import on_loop
     from loadgen.client.headroom import allow_many_descriptors
     from loadgen.report.calibration_view import line
 
@@ -105,8 +104,4 @@ def _taken(words: Words, clock: str, *, quick: bool) -> Calibration:
 
     allow_many_descriptors()
     words.say("calibrating against a server of our own on this machine; leave it alone meanwhile")
-    if sys.platform == "win32":
-        return asyncio.run(climbed())
-    import uvloop
-
-    return uvloop.run(climbed())
+    return on_loop(climbed())

@@ -52,24 +52,25 @@ class Reached:
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on uvloop where there is one. Raises ScenarioError where no run could open its files."""
+    """A run's work on a loop of its own. Raises ScenarioError where no run could open its files."""
     with closing(work):  # whatever interrupts us, the import too
         from loadgen.client.headroom import allow_many_descriptors
 
         allow_many_descriptors()
-        return _run(work)
+        try:
+            return on_loop(work)
+        except KeyboardInterrupt:  # once requests are sent, signals drain
+            print("loadgen: interrupted before anything was sent; nothing is kept", file=sys.stderr)
+            raise
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` on uvloop where there is one."""
     if sys.platform == "win32":
         return asyncio.run(work)
     import uvloop
 
-    try:
-        return uvloop.run(work)
-    except KeyboardInterrupt:  # once requests are sent, signals drain
-        print("loadgen: interrupted before anything was sent; nothing is kept", file=sys.stderr)
-        raise
+    return uvloop.run(work)
 
 
 def refuse_impossible(scenario: Scenario, plan: Plan) -> None:
