@@ -60,7 +60,6 @@ class Pool:
         self._warm = manner.warm
         self._connect_s = connect_s
         health.clock = clock_of(target, manner.clock)
-        self._has_stamps = health.clock == "kernel"
         self._clock: ReceiveClock | None = None
         self._watch: Watch | None = None
         self._ips: list[str] = []
@@ -71,7 +70,7 @@ class Pool:
 
     async def __aenter__(self) -> Self:
         """Look the target's name up, once for the whole run; one without an address fails each connect."""
-        if self._has_stamps:
+        if self._health.clock == "kernel":
             self._clock, self._watch = ReceiveClock(), Watch()
         if self._address.unix_socket is None:
             await self._look_up()

@@ -60,7 +60,8 @@ class Watch:
     """Looks after the sockets of many wires with one epoll, a few of them in a row.
 
     An event loop reads all that has come before it turns to anything else; after a pause that takes
-    milliseconds. With the kernel's stamps a late read does no harm, and a late request does.
+    milliseconds. A request that is late by them stays so, while a read has the kernel's stamp. How long reads
+    had to wait is measured all the same: what has gathered meanwhile is read at once, by one stamp.
     """
 
     def __init__(self) -> None:
