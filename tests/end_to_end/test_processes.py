@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -373,15 +374,22 @@ load: {arrivals: {kind: constant, rate: 50/s}, duration: 30s, prompt_tokens: 8, 
 """
 
 
+@contextmanager
+def long_run(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """The parent of two processes that have recorded some rows, and would go on for half a minute."""
+    (folder / "long.yaml").write_text(LONG)
+    with (
+        serving("--step", "5ms", cwd=folder) as (url, _),
+        running("run", "long.yaml", "--base-url", url, "--out", "r", cwd=folder) as parent,
+    ):
+        records = folder / "r" / "records.jsonl"
+        until(lambda: records.is_file() and records.read_bytes().count(b"\n") > 10)
+        yield parent
+
+
 def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     """What they had recorded is there, in whole lines."""
-    (tmp_path / "long.yaml").write_text(LONG)
-    with (
-        serving("--step", "5ms", cwd=tmp_path) as (url, _),
-        running("run", "long.yaml", "--base-url", url, "--out", "r", cwd=tmp_path) as parent,
-    ):
-        records = tmp_path / "r" / "records.jsonl"
-        until(lambda: records.is_file() and records.read_bytes().count(b"\n") > 10)
+    with long_run(tmp_path) as parent:
         workers = workers_of(parent.pid)
         assert len(workers) == 2
         parent.kill()
@@ -393,13 +401,7 @@ def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
 
 def test_ctrl_c_to_all_of_them_drains(tmp_path: Path) -> None:
     """A terminal tells every process; a service manager too, and the parent alone decides."""
-    (tmp_path / "long.yaml").write_text(LONG)
-    with (
-        serving("--step", "5ms", cwd=tmp_path) as (url, _),
-        running("run", "long.yaml", "--base-url", url, "--out", "r", cwd=tmp_path) as parent,
-    ):
-        records = tmp_path / "r" / "records.jsonl"
-        until(lambda: records.is_file() and records.read_bytes().count(b"\n") > 10)
+    with long_run(tmp_path) as parent:
         for pid in [*workers_of(parent.pid), parent.pid]:
             os.kill(pid, signal.SIGINT)
         assert parent.wait(20) == Exit.INTERRUPTED
