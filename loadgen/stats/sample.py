@@ -1,0 +1,162 @@
+"""What a gate needs of a run, and a baseline keeps: a few numbers a request, and its gaps by the hundredth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.records import OUTCOMES, Floats, Mask, Outcome
+from loadgen.run import Run
+from loadgen.stats.flow import window_s
+from loadgen.stats.metrics import gap_columns, owed_gaps, per_request
+from loadgen.stats.summary import Summary
+
+_STEP = np.log(1.01)  # bins of 1 %
+COLUMNS = ("ttft_s", "tpot_s", "e2e_s", "longest_stall_s")
+
+
+class About(msgspec.Struct, kw_only=True):
+    """Where a sample comes from, whether its measurement can be trusted, and what else it was taken with.
+
+    `gaps`: what the gaps are: `itl` where the tokens of each event are known, else `chunk_gap`.
+    """
+
+    run_id: str
+    name: str
+    source: Literal["http", "virtual", "merged"]
+    target: str
+    model: str | None = None
+    plan_digest: str
+    plan_rows: int
+    complete: bool
+    interrupted: bool
+    validity: Literal["VALID", "INVALID"]
+    itl_valid: bool
+    overloaded: bool | None
+    gaps: Literal["itl", "chunk_gap"]
+    window_s: float | None
+    started_at: str | None = None
+    command: list[str] = []
+    versions: dict[str, str] = {}
+    host: dict[str, Any] = {}
+    server: dict[str, Any] = {}
+    scenario: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The offered rows of a run, in order of due. Latencies in seconds, NaN where not defined.
+
+    A failed row (`outcome`: a place in OUTCOMES) counts as infinitely late, and owes `owed` gaps. Row i's
+    gaps are the bins `gap_bin[gap_start[i] : gap_start[i + 1]]`, `gap_times` each.
+    """
+
+    about: About
+    index: NDArray[np.int64]
+    due_s: Floats
+    outcome: NDArray[np.uint8]
+    ttft_s: Floats
+    tpot_s: Floats
+    e2e_s: Floats
+    longest_stall_s: Floats
+    output_tokens: NDArray[np.int32]
+    owed: NDArray[np.int32]
+    gap_start: NDArray[np.int64]
+    gap_bin: NDArray[np.uint16]
+    gap_times: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def ok(self) -> Mask:
+        return self.outcome == OUTCOMES.index(Outcome.OK)
+
+    @property
+    def rejected(self) -> Mask:
+        return self.outcome == OUTCOMES.index(Outcome.REJECTED)
+
+
+def bin_of(gaps_s: Floats) -> NDArray[np.uint16]:
+    """The bin of each gap: 0 below a microsecond, then 1 % wide each."""
+    whole_us = np.maximum(gaps_s * 1e6, 0.5)
+    return np.where(whole_us < 1, 0, 1 + np.floor(np.log(whole_us) / _STEP + 1e-9)).astype(np.uint16)
+
+
+def seconds_of(bins: NDArray[Any]) -> Floats:
+    """The middle of each bin, at most half a percent off what is in it."""
+    middle: Floats = np.where(bins == 0, 0.0, np.exp((bins.astype(float) - 0.5) * _STEP) / 1e6)
+    return middle
+
+
+def sample(run: Run, summary: Summary) -> Sample:
+    """The offered rows of `run`, whose summary is `summary`."""
+    header = run.header
+    rows = np.flatnonzero(run.records.offered)
+    rows = rows[np.lexsort((run.records.index[rows], run.records.due_s[rows]))]
+    r = run.records
+    columns = per_request(r)
+    metric: Literal["itl", "chunk_gap"] = "itl" if summary.metrics["itl_s"].n else "chunk_gap"
+    start, bins, times = _binned(run, rows, metric)
+    window = window_s(run)
+    about = About(
+        run_id=header.run_id,
+        name=header.name,
+        source=header.source,
+        target=header.target,
+        model=header.model,
+        plan_digest=header.plan_digest,
+        plan_rows=header.plan_rows,
+        complete=header.complete,
+        interrupted=header.interrupted,
+        validity=summary.validity,
+        itl_valid=summary.itl_valid,
+        overloaded=summary.overloaded,
+        gaps=metric,
+        window_s=None if window is None else window[1] - window[0],
+        started_at=header.started_at,
+        command=header.command,
+        versions=header.versions,
+        host=header.host,
+        server=header.preflight or {},
+        scenario=header.scenario,
+    )
+    return Sample(
+        about=about,
+        index=r.index[rows],
+        due_s=r.due_s[rows],
+        outcome=r.outcome[rows],
+        **{name: columns[name][rows] for name in COLUMNS},
+        output_tokens=r.received_tokens[rows].astype(np.int32),
+        owed=owed_gaps(r)[rows].astype(np.int32),
+        gap_start=start,
+        gap_bin=bins,
+        gap_times=times,
+    )
+
+
+def _binned(
+    run: Run, rows: NDArray[np.intp], metric: str
+) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[np.int32]]:
+    """The gaps of each of `rows`, in that order: where its bins start, the bins, how many gaps in each."""
+    place = np.full(len(run.records), -1)
+    place[rows] = np.arange(len(rows))
+    keys, counts, before = [], [], 0
+    for block in run.records.blocks():
+        gaps_s, times = gap_columns(block, metric)
+        whose = np.repeat(place[before : before + len(block)], block.gap_count)
+        before += len(block)
+        counted = (times > 0) & (whose >= 0)
+        of_row = whose[counted].astype(np.int64) << 16 | bin_of(gaps_s[counted])
+        found, inverse = np.unique(of_row, return_inverse=True)
+        keys.append(found)
+        counts.append(np.bincount(inverse, times[counted], len(found)).astype(np.int32))
+    key, times_in = np.concatenate(keys), np.concatenate(counts)
+    order = np.argsort(key, kind="stable")
+    key, times_in = key[order], times_in[order]
+    starts = np.searchsorted(key, np.arange(len(rows) + 1, dtype=np.int64) << 16)
+    return starts, (key & 0xFFFF).astype(np.uint16), times_in
