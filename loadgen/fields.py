@@ -179,6 +179,8 @@ RateOrZero = Annotated[
     WithJsonSchema({"anyOf": [_RATE, {"type": "number", "minimum": 0}]}),
 ]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Money = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Repeats = Annotated[int, Field(ge=1, le=1000)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 Name = Annotated[str, _spelt(NAME, "1 to 64 letters, digits, dots, _ or -, the first a letter or digit")]

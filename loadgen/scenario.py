@@ -19,15 +19,18 @@ from loadgen.fields import (
     NAME,
     NO_PROXY,
     BaseUrl,
+    Count,
     CountOrZero,
     DataFile,
     Duration,
     DurationOrZero,
     Headers,
     JsonObject,
+    Money,
     Name,
     Processes,
     ProxyUrl,
+    Repeats,
     Strict,
     Variable,
     without_credentials,
@@ -84,6 +87,12 @@ class Target(Strict):
     )
     proxy: ProxyUrl | None = Field(
         default=None, description="http://HOST:PORT of a proxy to go through; none: by no proxy at all"
+    )
+    accelerators: Count | None = Field(
+        default=None, description="that answer, together: rates are given for each of them too"
+    )
+    usd_per_hour: Money | None = Field(
+        default=None, description="what all of them cost in an hour: prices a million output tokens"
     )
 
     @model_validator(mode="after")
@@ -162,6 +171,11 @@ class Scenario(Strict):
         default=10.0, alias="drain", description="how long Ctrl-C waits for what is in flight"
     )
     slos: Slos = Field(default=(), description="what must hold, such as p99(ttft) <= 500ms")
+    repeats: Repeats = Field(default=1, description="runs of the one plan, one after another")
+    policy: Literal["interval", "point"] = Field(
+        default="interval",
+        description="an SLO is judged by the bounds of its figure; point: by the figure alone",
+    )
     vary: dict[str, Annotated[tuple[Any, ...], Field(strict=False, min_length=1, max_length=1000)]] = Field(
         default={}, description="a grid: the values of each key path, one run for every combination"
     )
@@ -183,6 +197,11 @@ class Scenario(Strict):
     def _one_way_to_be_many(self) -> Self:
         if self.vary and self.variants:
             raise ValueError("vary makes a run of each cell, variants a comparison: give one of them")
+        if "repeats" in self.vary or (self.repeats > 1 and (self.vary or self.variants)):
+            many = "vary" if self.vary else "variants"
+            raise faults.InsideError(
+                ("repeats",), f"repeats one run, and {many} makes several: give one of them"
+            )
         return self
 
     @model_validator(mode="before")

@@ -86,7 +86,7 @@ def tables(s: Summary) -> list[Table]:
         parts_view.table(f"By class ({source_of(s)})", "class", s.by_class),
         parts_view.table(f"By turn ({source_of(s)})", "turn", s.by_turn),
     ]
-    whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s), rates(s), latencies(s)]
+    whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s), rates(s), costs(s), latencies(s)]
     return [table for table in (*whole, *parts) if table is not None]
 
 
@@ -174,6 +174,31 @@ def rates(s: Summary) -> Table:
     if s.window_by == "burst":
         notes.append("A burst has no rate: its figure is the makespan throughput.")
     return Table(f"Rates ({source_of(s)})", columns, rows, notes)
+
+
+def costs(s: Summary) -> Table | None:
+    """Rates for each of several accelerators, and what the output costs."""
+    each = s.per_accelerator if (s.accelerators or 1) > 1 else {}
+    asked = [
+        ("completed", each.get("completed_rps"), "requests/s"),
+        ("output", each.get("output_tokens_per_s"), "tokens/s"),
+        ("goodput", each.get("goodput_rps"), "requests/s"),
+        ("makespan output", each.get("makespan_output_tokens_per_s"), "tokens/s"),
+    ]
+    rows = [[name, number(value), unit, "each"] for name, value, unit in asked if value is not None]
+    if s.usd_per_hour is not None and s.usd_per_million_output_tokens is not None:
+        price = f"of output, at ${s.usd_per_hour:,.2f} an hour for all"
+        rows.append(["cost", number(s.usd_per_million_output_tokens), "$/million tokens", price])
+    if not rows:
+        return None
+    of = f"{s.accelerators:,} accelerators" if each else "Cost"
+    columns = [
+        Column("figure", "label"),
+        Column("value"),
+        Column("unit", "label"),
+        Column("counted", "words"),
+    ]
+    return Table(f"{of} ({source_of(s)})", columns, rows)
 
 
 QUANTILES = ("p50", "p90", "p99")

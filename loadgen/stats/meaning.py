@@ -11,6 +11,7 @@ from loadgen.run import Run
 from loadgen.stats import flow
 from loadgen.stats.asked import asked_load
 from loadgen.stats.certificate import certify, declared
+from loadgen.stats.cost import costs
 from loadgen.stats.goodput import goodput
 from loadgen.stats.metrics import itl_is_assumed, metrics
 from loadgen.stats.outcomes import counted, erred, messages, outcomes, rejected, share, statuses
@@ -83,4 +84,4 @@ def summarize(run: Run) -> Summary:
         by_turn=by_turn(run),
     )
     slos = judge(run, summary)
-    return msgspec.structs.replace(summary, slos=slos, verdict=overall(slos))
+    return msgspec.structs.replace(summary, slos=slos, verdict=overall(slos), **costs(run, summary))

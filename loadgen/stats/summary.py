@@ -126,6 +126,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     did. `held_back`: measured requests that had to wait for a place under `max_concurrency`; None without
     one, which makes a run partly closed loop. `retries`: attempts of measured requests that were followed by
     another. `verdict`: of all SLOs together, None without any.
+
+    `per_accelerator`: rates by their names here, and `goodput_rps`, for each of `accelerators`, those of the
+    target as the scenario tells, or the GPUs of the bundled engine; empty where not told. `usd_per_hour` is
+    of all of them together; what a million output tokens cost goes by `output_tokens_per_s`, or by the
+    makespan's for a burst.
     """
 
     run_id: str
@@ -177,6 +182,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     certificate: Certificate | None = None
     closed_loop: bool = False
     retries: int = 0
+    accelerators: int | None = None
+    per_accelerator: dict[str, float | None] = {}
+    usd_per_hour: float | None = None
+    usd_per_million_output_tokens: float | None = None
     by_class: dict[str, Part] = {}
     by_turn: dict[str, Part] = {}
     slos: list[SloResult] = []
