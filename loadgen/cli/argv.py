@@ -16,16 +16,20 @@ def refuse_bytes(argv: list[str]) -> None:
             raise ScenarioError(f"the word {word!a}{what} is not text: its bytes are no UTF-8")
 
 
+# Flags that may have several values, and how a further one looks.
+_SEVERAL = {"--goodput": r"\w[\w-]*[:=]", "--header": r"\w[\w-]*[:=]", "--slo": r"[^-].*[<>]"}
+
+
 def joined(argv: list[str]) -> list[str]:
-    """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, and `--header` likewise: vLLM's form works."""
+    """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, as vLLM has it; `--header` and `--slo` likewise."""
     out: list[str] = []
     flag, value_due = "", False
     for word in argv:
-        if word in ("--goodput", "--header"):
+        if word in _SEVERAL:
             flag, value_due = word, True
         elif value_due:
             value_due = False
-        elif flag and re.match(r"\w[\w-]*[:=]", word):
+        elif flag and re.match(_SEVERAL[flag], word):
             out.append(flag)
         else:
             flag = ""

@@ -6,19 +6,19 @@ import json
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from loadgen.cli import shaping
-from loadgen.faults import nearest
 from loadgen.scenario import Scenario, ScenarioError, build
-from loadgen.scenario import load as load_scenario
+from loadgen.shipped import read
 from loadgen.units import duration_s
 
 # flag -> key path in the scenario, of those whose value goes there as it is
 _KEYS = {
     "name": "name",
     "drain": "drain",
+    "policy": "policy",
+    "repeats": "repeats",
     "base_url": "target.base_url",
     "model": "target.model",
     "endpoint": "target.endpoint",
@@ -45,6 +45,7 @@ _PARTS = {
     "no_tail": ("load.tail",),
     "header": ("target.headers",),
     "extra_body": ("target.extra_body",),
+    "slo": ("slos",),
     "goodput": ("goodput",),
     "processes": ("client.processes",),
 }
@@ -53,31 +54,6 @@ _FLAGS = {path: flag for flag, path in _KEYS.items()} | {
 }
 _GOODPUT = {"ttft": "ttft", "tpot": "tpot", "e2el": "e2e", "e2e": "e2e"}
 _WHERE = "command line"
-
-
-def shipped() -> Path:
-    """The folder of the scenarios that come with the package."""
-    packaged = Path(__file__).parents[1] / "workloads"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "workloads"
-
-
-def read(scenario: str) -> Scenario:
-    """The scenario in the file of that name, or the shipped one of that name."""
-    return load_scenario(located(scenario))
-
-
-def located(scenario: str) -> Path:
-    """The file of that name, or the shipped scenario's. Raises ScenarioError where there is neither."""
-    if re.match(r"https?://", scenario):
-        raise ScenarioError("a server's address goes to --base-url; what stands alone is a scenario")
-    if not re.fullmatch(r"[\w-]{1,60}", scenario) or Path(scenario).exists():
-        return Path(scenario)
-    ours = {path.stem: path for path in sorted(shipped().glob("*.yaml"))}
-    if scenario not in ours:
-        near = nearest(scenario, ours)
-        hint = f", did you mean {near}?" if near else ";"
-        raise ScenarioError(f"{scenario}: no such file or shipped scenario{hint} shipped: {', '.join(ours)}")
-    return ours[scenario]
 
 
 def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:
@@ -105,6 +81,8 @@ def laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
             _put(data, path, given[name])
     if "no_tail" in given:
         data["load"]["tail"] = False
+    if "slo" in given:
+        data["slos"] = [*data.get("slos", ()), *given["slo"]]
     for name, parse in _PARSERS.items():
         if name in given:
             _put(data, _PARTS[name][0], parse(given[name]))
@@ -204,8 +182,6 @@ def positive_s(flag: str, text: str | None) -> float | None:
 
 def api_key(env_name: str | None) -> str | None:
     """The key in the variable of that name. Raises ScenarioError when it is not set."""
-    if env_name is None:
-        return None
-    if not os.environ.get(env_name):
-        raise ScenarioError(f"the variable {env_name} is not set (api_key_env): export it, or name another")
-    return os.environ[env_name]
+    from loadgen.client.secrets import key_in
+
+    return key_in(os.environ, env_name)

@@ -129,6 +129,29 @@ PlanFile = Annotated[
     ),
 ]
 
+# --- what must hold -------------------------------------------------------------------------------
+
+Slo = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slo",
+        help="What must hold, such as 'p99(ttft) <= 500ms', or a named set (see loadgen slos), "
+        "beside what the file says; repeatable.",
+    ),
+]
+Goodput = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--goodput", help="Limits of a good request, in ms or with a unit, such as ttft:500 tpot:50 e2el:10s."
+    ),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        "--policy", help="interval (default): an SLO is judged by its bounds; point: by the figure alone."
+    ),
+]
+
 # --- how ------------------------------------------------------------------------------------------
 
 Warm = Annotated[
@@ -151,6 +174,15 @@ Out = Annotated[
         parser=_folder,
         metavar="FOLDER",
         help="An empty or new folder. Default a new one under runs/.",
+    ),
+]
+Repeats = Annotated[
+    int | None,
+    typer.Option(
+        "--repeats",
+        parser=_whole,
+        metavar="INTEGER",
+        help="Run the plan so often, one run after another. Default 1, or the file's.",
     ),
 ]
 Virtual = Annotated[bool, typer.Option("--virtual", help="Simulate on the bundled engine; nothing is sent.")]

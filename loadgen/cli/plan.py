@@ -41,6 +41,7 @@ def plan(
     dataset_name: options.DatasetName = None,
     dataset_path: options.DatasetPath = None,
     seed: options.Seed = None,
+    slo: options.Slo = None,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: one picture.")] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it: a page that needs no network.")

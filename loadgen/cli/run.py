@@ -79,9 +79,9 @@ def run(
     max_in_flight: options.MaxInFlight = None,
     no_tail: options.NoTail = None,
     seed: options.Seed = None,
-    goodput: Annotated[
-        list[str] | None, typer.Option(help="Per-request limits in ms, such as ttft:500 tpot:50 e2el:10000.")
-    ] = None,
+    slo: options.Slo = None,
+    goodput: options.Goodput = None,
+    policy: options.Policy = None,
     timeout_connect: Annotated[
         str | None, typer.Option(help="Longest wait for a connection. Default 10s.")
     ] = None,
@@ -95,6 +95,7 @@ def run(
     drain: Annotated[
         str | None, typer.Option(help="How long Ctrl-C waits for what is in flight. Default 10s.")
     ] = None,
+    repeats: options.Repeats = None,
     no_preflight: options.NoPreflight = False,
     wait_ready: Annotated[
         str | None, typer.Option(help="Wait at most so long for the server to be ready, such as 10m.")
@@ -129,6 +130,8 @@ def run(
 
     if trace and not virtual:
         raise ScenarioError("--trace shows what the simulated engine does: it needs --virtual")
+    if trace and (repeats or 1) > 1:
+        raise ScenarioError("--trace shows one run: it cannot stand beside --repeats")
     if trace and plan is not None:
         raise ScenarioError("--trace draws the plans of a scenario's variants: it cannot stand beside --plan")
     asked, rows = (
@@ -162,6 +165,10 @@ def run(
         words.say("no target: the bundled engine answers, served on loopback")
     for said in [*order.plan.notes, *sayings(order.plan, asked)]:
         words.say(said)
+    if asked.repeats > 1:
+        from loadgen.cli.repeats import run_repeats
+
+        raise typer.Exit(run_repeats(order, words, manner, virtual=virtual))
     done = carried_out(order, manner, virtual=virtual)
     with drive.kept(folder):
         summary = drive.conclude(done, folder)
