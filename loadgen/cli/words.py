@@ -67,6 +67,13 @@ class Words:
         if self.as_json:
             self.document(_json([one.summary for one in ran]))
 
+    def repeats(self, summaries: list[Summary], asked: int, folder: Path) -> None:
+        from loadgen.report.terminal import print_repeats
+
+        print_repeats(summaries, asked, self.results, folder=folder)
+        if self.as_json:
+            self.document(_json(summaries))
+
     def document(self, text: str) -> None:
         """A whole document, alone on stdout."""
         sys.stdout.write(text.rstrip() + "\n")

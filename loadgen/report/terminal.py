@@ -18,6 +18,7 @@ from loadgen.report import (
     plan_bars,
     plan_picture,
     plan_view,
+    repeats_view,
     signs,
     slo_view,
     summary_view,
@@ -132,6 +133,15 @@ def print_grid(ran: list[Ran], cells: int, console: Console, *, table: Path) -> 
     if len(ran) < cells:
         _sentence(console, f"{len(ran)} of {cells} cells were run.", "bold yellow")
     _list(console, "Files", [f"{table} every figure of every cell", f"{table.parent} a run folder each"])
+
+
+def print_repeats(summaries: list[Summary], asked: int, console: Console, *, folder: Path) -> None:
+    """The runs that were made, of so many of one plan."""
+    signs.allow(console.file)
+    _table(console, repeats_view.repeats(summaries))
+    if len(summaries) < asked:
+        _sentence(console, f"{len(summaries)} of {asked} runs were made.", "bold yellow")
+    _list(console, "Files", [f"{folder} a run folder each"])
 
 
 def _doubts(console: Console, summary: Summary) -> None:
