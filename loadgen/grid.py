@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
@@ -65,7 +65,8 @@ def cells(scenario: Scenario, where: str) -> list[Cell]:
     plain = scenario.model_dump(mode="json", by_alias=True, exclude={"vary"})
     choices = [dict(zip(axes, chosen, strict=True)) for chosen in product(*axes.values())]
     return [
-        Cell(_name(i, chosen), chosen, _with(plain, chosen, where)) for i, chosen in enumerate(choices, 1)
+        Cell(_name(i, chosen), chosen, _with(plain, chosen, where, "vary"))
+        for i, chosen in enumerate(choices, 1)
     ]
 
 
@@ -120,7 +121,12 @@ def _word(value: Any) -> str:
     return re.sub(r"[^\w.]+", "_", plain)[:24]
 
 
-def _with(plain: dict[str, Any], chosen: dict[str, Any], where: str) -> Scenario:
+def changed(scenario: Scenario, values: Mapping[str, Any], by: str) -> Scenario:
+    """The scenario with a value at each key path; errors call that `by`. Raises ScenarioError."""
+    return _with(scenario.model_dump(mode="json", by_alias=True), values, scenario.name, by)
+
+
+def _with(plain: dict[str, Any], chosen: Mapping[str, Any], where: str, by: str) -> Scenario:
     data = plain
     for key, value in chosen.items():
         data = _put(data, key.split("."), value)
@@ -129,7 +135,7 @@ def _with(plain: dict[str, Any], chosen: dict[str, Any], where: str) -> Scenario
         return build(data, where)
     except ScenarioError as problem:
         lines = str(problem).splitlines()
-        raise ScenarioError("\n".join(f"{line} (vary, {said})" for line in lines)) from None
+        raise ScenarioError("\n".join(f"{line} ({by}, {said})" for line in lines)) from None
 
 
 def _put(data: Any, path: list[str], value: Any) -> Any:

@@ -12,8 +12,8 @@ def demo(
 ) -> None:
     """Static against continuous batching, over loopback HTTP: 40 s."""
     from loadgen.cli.compare import compare_variants
-    from loadgen.cli.flags import read
     from loadgen.cli.words import Words
+    from loadgen.shipped import read
 
     words = Words()
     words.say(

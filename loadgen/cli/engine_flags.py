@@ -7,10 +7,10 @@ from functools import reduce
 from typing import Any
 
 from loadgen import strict_yaml
-from loadgen.cli.flags import located
 from loadgen.knobs import Engine
 from loadgen.presets import laid
 from loadgen.scenario import ScenarioError, build, load
+from loadgen.shipped import located
 
 _WHERE = "command line"
 

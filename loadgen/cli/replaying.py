@@ -8,13 +8,14 @@ from typing import Any
 
 from loadgen import plan_file, workload
 from loadgen.cli import shaping
-from loadgen.cli.flags import laid, overlay, read
+from loadgen.cli.flags import laid, overlay
 from loadgen.manners import Manners
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError, build
+from loadgen.shipped import read
 
 # How requests are sent, whatever rows there are: a scenario beside a plan decides these.
-_SENDING = ("goodput", "model", "extra_body", "retry", "patience", "deadline")
+_SENDING = ("goodput", "fluidity", "model", "extra_body", "retry", "patience", "deadline")
 _LOADS = (*_SENDING, "tail", "ignore_eos", "max_concurrency", "max_in_flight")
 
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from loadgen.client.address import proxy
 from loadgen.fields import JsonObject
-from loadgen.scenario import Target, is_secret
+from loadgen.scenario import ScenarioError, Target, is_secret
 
 SHORTEST = 4  # to mask "a" or "on" wherever it stands would garble every text
 SHORTEST_WORD = 8  # within a longer value
 BACKSLASHES = 4  # JSON within JSON, twice
+
+
+def key_in(environment: Mapping[str, str], name: str | None) -> str | None:
+    """The API key in the variable of that name. Raises ScenarioError when it is not set."""
+    if name is None:
+        return None
+    if not environment.get(name):
+        raise ScenarioError(f"the variable {name} is not set (api_key_env): export it, or name another")
+    return environment[name]
 
 
 class Secrets:
