@@ -9,9 +9,10 @@ from loadgen.drive import Order
 
 
 def repeat(order: Order, number: int) -> Order:
-    """The order's run `number` of its `repeats`, from 1: the same plan, in a folder and with a salt of its own.
+    """Run `number`, from 1, of those that the order's scenario asks for: the same plan, in a folder and with
+    a salt of its own.
 
-    Its engine is seeded by one more than the run before, so that jitter is drawn anew, as a machine would.
+    Its engine's seed is one more than the last one's, so that jitter differs, as it does on a machine.
     """
     scenario = order.scenario
     engine = scenario.engine.model_copy(update={"seed": scenario.engine.seed + number - 1})

@@ -69,15 +69,20 @@ def compare_variants(
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import Manner, fired, run_async, simulated
     from loadgen.run import refuse_used
+    from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
 
     whole_id = drive.new_run_id(scenario.name)
     folder = out or drive.RUNS / whole_id
     refuse_used(folder)
-    _refuse_incomparable(scenario, where)
+    refuse_incomparable(scenario, where)
+    if scenario.repeats > 1:
+        raise ScenarioError(
+            f"{where}: repeats: loadgen compare makes one run of each; gate --between repeats"
+        )
     singles, plan = singles_of(scenario, where, virtual), draw(scenario)
     manner = Manner(words.progress, words.quiet, preflight)
-    reached = {} if virtual else run_async(_reach_all(singles, plan, where, manner))
+    reached = {} if virtual else run_async(reach_all(singles, plan, where, manner))
     summaries: dict[str, Summary] = {}
     for name, single in singles.items():
         order = drive.Order(single, plan, folder / name, f"{whole_id}-{name}", command_line())
@@ -92,7 +97,7 @@ def compare_variants(
     return of_comparison(list(summaries.values()))
 
 
-def _refuse_incomparable(scenario: Scenario, where: str) -> None:
+def refuse_incomparable(scenario: Scenario, where: str) -> None:
     from loadgen.scenario import ScenarioError
 
     if len(scenario.variants) < 2:
@@ -120,7 +125,7 @@ def singles_of(scenario: Scenario, where: str, virtual: bool) -> dict[str, Scena
     return singles
 
 
-async def _reach_all(
+async def reach_all(
     singles: dict[str, Scenario], plan: Plan, where: str, manner: Manner
 ) -> dict[str, Reached | None]:
     from loadgen.cli.firing import reach, refuse_impossible

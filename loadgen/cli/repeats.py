@@ -1,4 +1,4 @@
-"""`loadgen run` of a scenario with `repeats`: a run folder for each run of the one plan, and a table of them."""
+"""`loadgen run` with `repeats`: a run folder for each run of the one plan, and a table of them."""
 
 from __future__ import annotations
 

@@ -130,8 +130,6 @@ def run(
 
     if trace and not virtual:
         raise ScenarioError("--trace shows what the simulated engine does: it needs --virtual")
-    if trace and (repeats or 1) > 1:
-        raise ScenarioError("--trace shows one run: it cannot stand beside --repeats")
     if trace and plan is not None:
         raise ScenarioError("--trace draws the plans of a scenario's variants: it cannot stand beside --plan")
     asked, rows = (
@@ -142,6 +140,8 @@ def run(
             f"{scenario}: variants: this is a comparison: "
             f"use loadgen compare {scenario}, or run it with --virtual --trace"
         )
+    if trace and asked.repeats > 1:
+        raise ScenarioError("--trace shows one run: it cannot stand beside repeats")
     if virtual and asked.target is not None:
         raise ScenarioError("--virtual simulates the bundled engine: it cannot stand beside a target")
     words = Words(as_json, quiet)

@@ -93,19 +93,26 @@ def test_an_interrupted_run_is_the_last(tmp_path: Path, monkeypatch: pytest.Monk
     assert [header["interrupted"] for header in headers(tmp_path / "out")] == [False, True]
 
 
-@pytest.mark.parametrize("many", [{"vary": {"seed": [1, 2]}}, {"variants": {"a": {}, "b": {}}}])
-def test_one_run_is_repeated_not_several(many: dict[str, Any]) -> None:
-    """A grid and a comparison make runs of their own."""
+@pytest.mark.parametrize("more", [{"repeats": 2, "vary": {"seed": [1, 2]}}, {"vary": {"repeats": [1, 2]}}])
+def test_one_run_is_repeated_not_a_grid(more: dict[str, Any]) -> None:
+    """A grid makes runs of its own."""
     load = {"arrivals": {"kind": "burst"}, "num_requests": 1}
-    with pytest.raises(ScenarioError, match=f"it: repeats: repeats one run, and {next(iter(many))} makes"):
-        build({"load": load, "repeats": 2, **many}, "it")
+    with pytest.raises(ScenarioError, match="it: repeats: repeats one run, and vary makes several"):
+        build({"load": load, **more}, "it")
+
+
+def test_a_comparison_is_of_one_run_each(tmp_path: Path) -> None:
+    """It says where repeats belong, rather than leaving them out."""
+    (tmp_path / "it.yaml").write_text(f"{SCENARIO}variants: {{a: {{}}, b: {{}}}}\n")
+    ended = CliRunner().invoke(app, ["compare", str(tmp_path / "it.yaml"), "--virtual"])
+    assert "gate --between repeats" in str(ended.exception)
 
 
 def test_a_trace_is_of_one_run(tmp_path: Path) -> None:
     """Whoever asks for several gets a line that says so."""
     ended = run(tmp_path, "--trace", "--repeats", "2")
     assert isinstance(ended.exception, ScenarioError)
-    assert "--repeats" in str(ended.exception)
+    assert "repeats" in str(ended.exception)
 
 
 def test_folders_stand_in_the_order_of_the_runs() -> None:

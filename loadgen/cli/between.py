@@ -1,0 +1,109 @@
+"""`loadgen gate --between A B`: the runs of one plan on two servers, or two variants, alternately."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from loadgen.cli.firing import Manner
+    from loadgen.cli.words import Words
+    from loadgen.scenario import Scenario
+
+REPEATS = 5  # where neither the scenario nor a flag says
+
+
+class Sides(NamedTuple):
+    """The folders that hold the runs of each side."""
+
+    baseline: Path
+    candidate: Path
+
+
+def run_between(
+    names: tuple[str, str],
+    scenario: str | None,
+    params: dict[str, Any],
+    words: Words,
+    manner: Manner,
+    *,
+    out: Path | None,
+    virtual: bool,
+) -> Sides:
+    """Run the scenario's plan on both sides in turn, A B B A, each run into a folder of its own below `out`.
+
+    Whatever can be wrong with either side is found before the first run. Raises KeyboardInterrupt after an
+    interrupted run, which is kept as those before it are.
+    """
+    from loadgen import drive
+    from loadgen.cli.argv import command_line
+    from loadgen.cli.compare import reach_all, singles_of
+    from loadgen.cli.firing import run_async
+    from loadgen.cli.flags import overlay
+    from loadgen.cli.repeats import run_one
+    from loadgen.repeats import alternating, repeat
+    from loadgen.run import refuse_used
+    from loadgen.workload import draw
+
+    where = scenario or "command line"
+    asked = two_sided(names, overlay(scenario, params), where)
+    repeats = asked.repeats if asked.repeats > 1 or params.get("repeats") else REPEATS
+    whole_id = drive.new_run_id(asked.name)
+    folder = out or drive.RUNS / whole_id
+    refuse_used(folder)
+    singles, plan = singles_of(asked, where, virtual), draw(asked)
+    reached = {} if virtual else run_async(reach_all(singles, plan, where, manner))
+    orders = {}
+    for place, (name, single) in enumerate(singles.items()):
+        engine = single.engine.model_copy(update={"seed": single.engine.seed + place * repeats})
+        one = single.model_copy(update={"engine": engine, "repeats": repeats})
+        orders[name] = drive.Order(one, plan, folder / name, f"{whole_id}-{name}", command_line())
+    baseline, candidate = orders
+    for name, number in alternating(baseline, candidate, repeats):
+        order, title = repeat(orders[name], number), f"{name} {number} of {repeats}"
+        summary = run_one(order, reached.get(name), words, manner, title, virtual=virtual)
+        if summary.interrupted:
+            words.say(f"interrupted: what was measured is kept in {folder}, and nothing is judged")
+            raise KeyboardInterrupt
+    return Sides(folder / baseline, folder / candidate)
+
+
+def two_sided(names: tuple[str, str], asked: Scenario, where: str) -> Scenario:
+    """The scenario with the two sides as its variants; `where`: what errors call it.
+
+    `names`: two of its variants, or the URLs of two servers, which become the variants a and b.
+    Raises ScenarioError.
+    """
+    from loadgen.cli.compare import refuse_incomparable
+    from loadgen.scenario import ScenarioError, build
+
+    if asked.vary:
+        raise ScenarioError(f"{where}: vary: a gate needs one plan, and a grid draws one for each cell")
+    if "://" in names[0] and "://" in names[1]:
+        data = asked.model_dump(mode="json", by_alias=True)
+        target = data["target"] or {}
+        sides = zip("ab", names, strict=True)
+        data["variants"] = {side: {"target": target | {"base_url": url}} for side, url in sides}
+        asked = build(data, "--between")
+    else:
+        asked = asked.model_copy(update={"variants": _chosen(asked, names, where)})
+    refuse_incomparable(asked, where)
+    return asked
+
+
+def _chosen(asked: Scenario, names: tuple[str, str], where: str) -> dict[str, Any]:
+    from loadgen.faults import nearest
+    from loadgen.scenario import ScenarioError
+    from loadgen.units import quoted
+
+    if names[0] == names[1]:
+        raise ScenarioError(f"--between wants two variants, and got {quoted(names[0])} twice")
+    for name in names:
+        if name not in asked.variants:
+            near = nearest(name, asked.variants)
+            hint = f"did you mean {near}? " if near else ""
+            known = ", ".join(asked.variants) or "none"
+            raise ScenarioError(
+                f"--between: {quoted(name)} is neither a URL nor a variant of {where}; {hint}it has {known}"
+            )
+    return {name: asked.variants[name] for name in names}
