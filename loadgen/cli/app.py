@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from loadgen import __version__
-from loadgen.cli import calibrate, compare, demo, engines, plan, report, run, schema, serve
+from loadgen.cli import baseline, calibrate, compare, demo, engines, gate, plan, report, run, schema, serve
 
 app = typer.Typer(
     name="loadgen",
@@ -39,7 +39,8 @@ def root(
 
 for command in (
     *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report),
-    *(calibrate.calibrate, demo.demo),
+    *(calibrate.calibrate, gate.gate, demo.demo),
 ):
     app.command()(command)
 app.add_typer(engines.engines, name="engines")
+app.add_typer(baseline.baseline, name="baseline")

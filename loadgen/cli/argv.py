@@ -17,11 +17,12 @@ def refuse_bytes(argv: list[str]) -> None:
 
 
 # Flags that may have several values, and how a further one looks.
-_SEVERAL = {"--goodput": r"\w[\w-]*[:=]", "--header": r"\w[\w-]*[:=]", "--slo": r"[^-].*[<>]"}
+_NAMED = r"\w[\w-]*[:=]"
+_SEVERAL = {"--goodput": _NAMED, "--header": _NAMED, "--slo": r"[^-].*[<>]", "--baseline": r"[^-]"}
 
 
 def joined(argv: list[str]) -> list[str]:
-    """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, as vLLM has it; `--header` and `--slo` likewise."""
+    """`--goodput a:1 b:2` as `--goodput a:1 --goodput b:2`, as vLLM has it; so with all _SEVERAL."""
     out: list[str] = []
     flag, value_due = "", False
     for word in argv:

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from loadgen.gate import Gate
     from loadgen.stats.summary import Summary
 
 
@@ -39,6 +40,13 @@ _OF_VERDICT = {
     "UNRESOLVED": Exit.UNRESOLVED,
     "INVALID": Exit.INVALID,
 }
+
+
+def of_gate(found: Gate) -> Exit:
+    """The code of a gate: that a candidate was interrupted comes before the verdict."""
+    if any(run.interrupted for run in found.candidates):
+        return Exit.INTERRUPTED
+    return _OF_VERDICT[found.verdict]
 
 
 def worst(codes: list[Exit]) -> Exit:

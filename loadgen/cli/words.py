@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from loadgen.calibrate import Calibration
     from loadgen.compare import Comparison
+    from loadgen.gate import Gate
     from loadgen.grid import Ran
+    from loadgen.report.tables import Table
     from loadgen.stats.summary import Summary
 
 
@@ -73,6 +75,21 @@ class Words:
         print_repeats(summaries, asked, self.results, folder=folder)
         if self.as_json:
             self.document(_json(summaries))
+
+    def gate(self, found: Gate) -> None:
+        from loadgen.report.terminal import print_gate
+
+        print_gate(found, self.results)
+        if self.as_json:
+            self.document(_json(found))
+
+    def tables(self, tables: list[Table], value: object) -> None:
+        """A `value`, and how it looks."""
+        from loadgen.report.terminal import print_tables
+
+        print_tables(tables, self.results)
+        if self.as_json:
+            self.document(_json(value))
 
     def document(self, text: str) -> None:
         """A whole document, alone on stdout."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from loadgen.compare import Comparison
-from loadgen.report import comparison_view, slo_view, summary_view
+from loadgen.gate import Gate
+from loadgen.report import comparison_view, gate_view, slo_view, summary_view
 from loadgen.report.figures import clean
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Summary
@@ -44,6 +45,19 @@ def comparison_markdown(comparison: Comparison) -> str:
         _table(comparison_view.sides(comparison)),
         _table(comparison_view.figures(comparison, others)),
         f"Plan digest: `{comparison.plan_digest}`",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def gate_markdown(found: Gate) -> str:
+    """A gate: the verdict, what is wrong, what to know, and every figure on both sides."""
+    word, said = gate_view.verdict(found)
+    parts = [
+        f"# loadgen gate: {word}",
+        escape(said),
+        _list([f"{bad}: {why}" for bad, why in gate_view.reasons(found)]),
+        _list([*gate_view.sides(found), *gate_view.notes(found)]),
+        *map(_table, gate_view.tables(found)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from loadgen.calibrate import Calibration
 from loadgen.compare import Comparison
+from loadgen.gate import Gate
 from loadgen.grid import Ran
 from loadgen.report import (
     calibration_view,
     comparison_view,
     engine_view,
+    gate_view,
     grid_view,
     plan_bars,
     plan_picture,
@@ -142,6 +144,27 @@ def print_repeats(summaries: list[Summary], asked: int, console: Console, *, fol
     if len(summaries) < asked:
         _sentence(console, f"{len(summaries)} of {asked} runs were made.", "bold yellow")
     _list(console, "Files", [f"{folder} a run folder each"])
+
+
+def print_gate(found: Gate, console: Console) -> None:
+    """The verdict, what is wrong and what to know; then every figure on both sides."""
+    signs.allow(console.file)
+    word, said = gate_view.verdict(found)
+    _headline(console, word, said, VERDICTS[word])
+    for word, said in gate_view.reasons(found):
+        _headline(console, f"  {word}", said, VERDICTS[word])
+    for said in gate_view.sides(found):
+        _sentence(console, said)
+    for note in gate_view.notes(found):
+        _sentence(console, note, "bold yellow")
+    for table in gate_view.tables(found):
+        _table(console, table)
+
+
+def print_tables(tables: list[Table], console: Console) -> None:
+    signs.allow(console.file)
+    for table in tables:
+        _table(console, table)
 
 
 def _doubts(console: Console, summary: Summary) -> None:
