@@ -215,7 +215,7 @@ def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
             "(output tokens of ok requests / time from first due to last end)"
         )
     good = every[0].goodput
-    if good and all(s.goodput and s.goodput.limits_s == good.limits_s for s in every):
+    if good and all(s.goodput and s.goodput.limits() == good.limits() for s in every):
         return _ATTAINMENT, (
             f"the highest goodput attainment wins (share of offered requests with {good.limits()})"
         )

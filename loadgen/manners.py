@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -11,7 +11,8 @@ from loadgen.laws import LengthLaw, Lengths, Spans
 from loadgen.laws.lengths import longest
 from loadgen.laws.spans import NO_TIME
 from loadgen.prompts import Prompts, sendable
-from loadgen.slo import Slos
+from loadgen.slo import Slos, TtftLimit
+from loadgen.units import show_duration
 
 MAX_OUTPUT_TOKENS = 16_000_000  # a simulation keeps eight bytes for each
 
@@ -32,6 +33,13 @@ def _all_answerable(law: LengthLaw) -> LengthLaw:
     return law
 
 
+def _at_most_an_hour(seconds: float) -> float:
+    if seconds > 3600:
+        raise ValueError(f"a deadline is at most 1h, not {show_duration(seconds)}")
+    return seconds
+
+
+Deadline = Annotated[Duration, AfterValidator(_at_most_an_hour)]
 AnswerTokens = Annotated[Count, AfterValidator(_answerable)]
 PromptLengths = Annotated[Lengths, AfterValidator(_all_sendable)]
 AnswerLengths = Annotated[Lengths, AfterValidator(_all_answerable)]
@@ -40,11 +48,28 @@ AnswerLengths = Annotated[Lengths, AfterValidator(_all_answerable)]
 class Goodput(Strict):
     """Per-request limits; a request is good when it meets every one given. Counted from `due`."""
 
-    ttft_s: Duration | None = Field(default=None, alias="ttft", description="from due to the first token")
+    ttft: TtftLimit | None = Field(
+        default=None, description="from due to the first token; may grow with the prompt: 500ms + 0.2ms/token"
+    )
     tpot_s: Duration | None = Field(
         default=None, alias="tpot", description="from one token to the next, in the mean of the request"
     )
     e2e_s: Duration | None = Field(default=None, alias="e2e", description="from due to the last token")
+
+
+class Fluidity(Strict):
+    """Deadlines of tokens. A request's fluidity is the share of them that it met.
+
+    The first token's counts from `due`, each later one's from the token before it; what was early is time in
+    hand for those that follow, and a miss leaves none. `rule` code: as etalon counts it, a late token misses
+    a deadline for each `itl` that it kept one waiting, and is itself not met; so that one stall costs many.
+    docs: as etalon describes it, a late token is one miss. Under either, a stream that is too slow throughout
+    has more of it where it begins late and then keeps its pace: a limit of TTFT beside it tells.
+    """
+
+    ttft: TtftLimit = Field(description="the first token's deadline")
+    itl_s: Deadline = Field(alias="itl", description="each later token's")
+    rule: Literal["code", "docs"] = Field(default="code", description="what a late token costs")
 
 
 class Sessions(Strict):
@@ -84,6 +109,7 @@ class Manners(Strict):
     priority: Priority | None = Field(default=None, description="sent to the server; lower is more urgent")
     sessions: Sessions | None = Field(default=None, description="conversations of several turns")
     goodput: Goodput | None = Field(default=None, description="limits of a good request")
+    fluidity: Fluidity | None = Field(default=None, description="deadlines of its tokens")
     model: str | None = Field(default=None, description="model or LoRA name, instead of the target's")
     extra_body: JsonObject = Field(default={}, description="merged over the target's extra_body")
     retry: Retry | None = Field(default=None, description="what follows a rejection")

@@ -29,7 +29,7 @@ from loadgen.scenario import Scenario, ScenarioError, build
 FORMAT = 1
 MAX_METADATA_BYTES = 2**31 - 1  # of parquet, where prompts stand that were written out
 _ROWS_A_TIME = 65_536
-_ASKED = ("name", "seed", "load", "timeouts", "goodput", "slos")
+_ASKED = ("name", "seed", "load", "timeouts", "goodput", "fluidity", "slos", "policy")
 _TYPES: dict[str, type[np.integer[Any]]] = dict.fromkeys(COLUMNS, np.int32) | {
     **dict.fromkeys(("index", "due_ns", "session", "after", "think_ns"), np.int64),
     **dict.fromkeys(("phase", "class_id"), np.uint8),

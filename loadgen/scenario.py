@@ -37,8 +37,8 @@ from loadgen.fields import (
 )
 from loadgen.knobs import Engine
 from loadgen.load import Load
-from loadgen.manners import Goodput
-from loadgen.slo import Slos, promises_goodput
+from loadgen.manners import Fluidity, Goodput, RequestClass
+from loadgen.slo import Slos, undefined
 from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import quoted
 
@@ -167,6 +167,7 @@ class Scenario(Strict):
     client: Client = Client()
     timeouts: Timeouts = Timeouts()
     goodput: Goodput | None = None
+    fluidity: Fluidity | None = None
     drain_s: DurationOrZero = Field(
         default=10.0, alias="drain", description="how long Ctrl-C waits for what is in flight"
     )
@@ -197,10 +198,9 @@ class Scenario(Strict):
     def _one_way_to_be_many(self) -> Self:
         if self.vary and self.variants:
             raise ValueError("vary makes a run of each cell, variants a comparison: give one of them")
-        if "repeats" in self.vary or (self.repeats > 1 and (self.vary or self.variants)):
-            many = "vary" if self.vary else "variants"
+        if self.vary and (self.repeats > 1 or "repeats" in self.vary):
             raise faults.InsideError(
-                ("repeats",), f"repeats one run, and {many} makes several: give one of them"
+                ("repeats",), "repeats one run, and vary makes several: give one of them"
             )
         return self
 
@@ -222,16 +222,18 @@ class Scenario(Strict):
     @model_validator(mode="after")
     def _promises_are_defined(self) -> Self:
         classes = self.load.mixture
-        promised: list[tuple[KeyPath, tuple[str, ...], list[Goodput | None]]] = [
-            (("slos",), self.slos, [self.goodput, *(own.goodput for own in classes.values())]),
-            *(
-                (("load", "classes", name, "slos"), own.slos, [self.goodput, own.goodput])
-                for name, own in classes.items()
-            ),
+        promised: list[tuple[KeyPath, tuple[str, ...], list[RequestClass]]] = [
+            (("slos",), self.slos, [*classes.values()]),
+            *((("load", "classes", name, "slos"), own.slos, [own]) for name, own in classes.items()),
         ]
-        for path, slos, limits in promised:
-            if not any(limits) and any(promises_goodput(text) for text in slos):
-                raise faults.InsideError(path, "goodput counts good requests: say in goodput what one is")
+        for path, slos, classes_of_it in promised:
+            rule = undefined(
+                slos,
+                goodput=any([self.goodput, *(own.goodput for own in classes_of_it)]),
+                fluidity=any([self.fluidity, *(own.fluidity for own in classes_of_it)]),
+            )
+            if rule is not None:
+                raise faults.InsideError(path, rule)
         return self
 
     def single(self, variant: str) -> Scenario:

@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from loadgen.faults import nearest
-from loadgen.units import duration_s, quoted, rate_rps
+from loadgen.slo_sets import CONFIDENCE, SETS
+from loadgen.units import duration_s, quoted, rate_rps, show_duration
 
 METRICS = ("ttft", "e2e", "tpot", "itl", "chunk_gap", "longest_stall", "normalized_latency")
 POOLED = ("itl", "chunk_gap")  # of each gap, not of each request
+FLUIDITY = "fluidity"  # of each request, with a lower limit: in shares only
+AFTER_FIRST = ("tpot", "itl", "chunk_gap", "longest_stall")  # what a server that sends later can improve
 REFUSALS = ("rejection_rate", "error_rate")
 RATES = ("goodput", "output_tokens_per_s")
 _STATS = ("p99", "mean", "max", "share")
 _FORMS = "stat(metric) <= limit, such as p99(ttft) <= 500ms, or rejection_rate <= 1%"
 
 
+class Limit(NamedTuple):
+    """What a request is held to: `value` seconds at most, and `per_token_s` more for each prompt token.
+
+    Of fluidity, a share of `value` at least.
+    """
+
+    value: float
+    per_token_s: float = 0.0
+
+    def __str__(self) -> str:
+        more = f" + {show_duration(self.per_token_s)}/token" if self.per_token_s else ""
+        return show_duration(self.value) + more
+
+
+Limits = dict[str, Limit]
+
+
 @dataclass(frozen=True, slots=True)
 class Within:
     """At least `least` of the offered requests, or of the pooled gaps, meet every limit: pNN and share."""
 
-    limits_s: dict[str, float]
+    limits: Limits
     least: float
 
 
@@ -62,20 +83,53 @@ class Rate:
 Slo = Within | AllWithin | Mean | Refused | Rate
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """An SLO as it was asked for: in its own words, or as one of a named set, which says how sure to be."""
+
+    text: str
+    slo: Slo
+    confidence: float = CONFIDENCE
+    set: str | None = None
+
+
+def promises(texts: Iterable[str]) -> list[Promise]:
+    """Every SLO in `texts`, those of a named set in its place; each once. Raises ValueError."""
+    every = [promise for text in texts for promise in _promised(text)]
+    return [*{(promise.set, promise.text): promise for promise in every}.values()]
+
+
+def _promised(text: str) -> list[Promise]:
+    if (named := SETS.get(name := text.strip())) is None:
+        return [Promise(text, parse(text))]
+    return [Promise(slo, parse(slo), named.confidence, name) for slo in named.slos]
+
+
+def undefined(texts: Iterable[str], *, goodput: bool, fluidity: bool) -> str | None:
+    """What the SLOs in `texts` count by and no one has said. `goodput`, `fluidity`: whether these were."""
+    slos = [promise.slo for promise in promises(texts)]
+    if not goodput and any(isinstance(slo, Rate) and slo.rate == "goodput" for slo in slos):
+        return "goodput counts good requests: say in goodput what one is"
+    if not fluidity and any(isinstance(slo, Within) and FLUIDITY in slo.limits for slo in slos):
+        return "fluidity counts deadlines that were met: say in fluidity what they are"
+    return None
+
+
+def is_of_gaps_alone(metrics: Iterable[str]) -> bool:
+    """Whether none of `metrics` knows how long a request waited for its first token."""
+    return {*metrics} <= {*AFTER_FIRST}
+
+
 def parse(text: str) -> Slo:
     """The SLO in `text`; `<` reads as `<=`, `>` as `>=`. Raises ValueError: the rule, and what was meant."""
     found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*([^<>=()]+?)\s*", text)
     if found is None:
-        raise ValueError(f"{quoted(text)} is no SLO: write {_FORMS}")
+        near = nearest(text.strip(), SETS)
+        named = f", nor the name of a set: did you mean {near}?" if near else ""
+        raise ValueError(f"{quoted(text)} is no SLO{named or f': write {_FORMS}'}")
     what, sign, limit = found[1], found[2][0], found[3]
     call = re.fullmatch(r"([^\s()]+)\s*\((.*)\)", what)
     return _rate(what, sign, limit) if call is None else _statistic(call[1], call[2], sign, limit)
-
-
-def promises_goodput(text: str) -> bool:
-    """Whether the SLO in `text` needs a definition of a good request."""
-    slo = parse(text)
-    return isinstance(slo, Rate) and slo.rate == "goodput"
 
 
 def _rate(name: str, sign: str, limit: str) -> Slo:
@@ -100,32 +154,56 @@ def _statistic(stat: str, inside: str, sign: str, limit: str) -> Slo:
         raise _unknown("statistic", stat, _STATS)
     metric = _metric(inside)
     _must(f"{stat}({metric})", sign, "<")
-    limit_s = _latest_s(limit)
     if percentile is None:
-        return (Mean if stat == "mean" else AllWithin)(metric, limit_s)
+        return (Mean if stat == "mean" else AllWithin)(metric, _latest_s(limit))
     if not 0 < float(percentile[1]) < 100:
         raise ValueError(f"{stat} is no percentile: NN in pNN is above 0 and below 100")
-    return Within({metric: limit_s}, float(f"{percentile[1]}e-2"))
+    return Within({metric: _upper(metric, limit)}, float(f"{percentile[1]}e-2"))
 
 
-def _limit(text: str) -> tuple[str, float]:
-    found = re.fullmatch(r"\s*(\S+?)\s*<=?\s*([^<>=]+)", text)
+def _limit(text: str) -> tuple[str, Limit]:
+    found = re.fullmatch(r"\s*(\S+?)\s*(<=|>=|<|>)\s*([^<>=]+)", text)
     if found is None:
         raise ValueError(f"{quoted(text.strip())} is no limit: write metric<=limit, such as ttft<=500ms")
-    metric = _metric(found[1])
+    name, sign, limit = found[1], found[2][0], found[3]
+    if name == FLUIDITY:
+        _must(name, sign, ">")
+        return name, Limit(_index(limit))
+    metric = _metric(name)
+    _must(metric, sign, "<")
     if metric in POOLED:
         raise ValueError(f"share counts requests, and {metric} is of gaps: write p95({metric}) <= limit")
-    return metric, _latest_s(found[2])
+    return metric, _upper(metric, limit)
 
 
-def _latest_s(text: str) -> float:
+def _upper(metric: str, text: str) -> Limit:
+    return ttft_limit(text) if metric == "ttft" else Limit(_latest_s(text))
+
+
+def ttft_limit(text: object) -> Limit:
+    """A limit of TTFT: `500ms`, or more for a longer prompt: `500ms + 0.2ms/token`. Raises ValueError."""
+    found = re.fullmatch(r"(.*[a-zµμ])\s*\+\s*(.+?)\s*/\s*token\s*", text) if isinstance(text, str) else None
+    return Limit(_latest_s(text)) if found is None else Limit(_latest_s(found[1]), _latest_s(found[2]))
+
+
+def _index(text: str) -> float:
+    """A share of deadlines: `0.9`, or `90%`."""
+    share = _share(text) if "%" in text else float(text) if re.fullmatch(r"\s*[0-9.]*[0-9]\s*", text) else 0.0
+    if not 0 < share <= 1:
+        raise ValueError(f"{quoted(text)} is no fluidity: write a share of deadlines, such as 0.9")
+    return share
+
+
+def _latest_s(text: object) -> float:
     if (seconds := duration_s(text)) <= 0:
         raise ValueError(f"a latency's limit is above zero, not {quoted(text)}")
     return seconds
 
 
 def _metric(text: str) -> str:
-    if (name := text.strip()) not in METRICS:
+    if (name := text.strip()) == FLUIDITY:
+        raise ValueError("fluidity is judged by how many requests have it: write share(fluidity>=0.9)")
+    if name not in METRICS:
         raise _unknown("metric", name, METRICS)
     return name
 
@@ -151,8 +229,14 @@ def _unknown(what: str, word: str, known: tuple[str, ...]) -> ValueError:
 
 
 def _checked(text: str) -> str:
-    parse(text)
+    promises([text])
     return text
 
 
 Slos = Annotated[tuple[Annotated[str, AfterValidator(_checked)], ...], Field(strict=False, max_length=100)]
+TtftLimit = Annotated[
+    Limit,
+    PlainValidator(lambda value: value if isinstance(value, Limit) else ttft_limit(value)),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "examples": ["500ms", "500ms + 0.2ms/token"]}),
+]

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.scenario import ScenarioError, build
-from loadgen.slo import METRICS, POOLED, AllWithin, Mean, Rate, Refused, Slo, Within, parse
+from loadgen.slo import METRICS, POOLED, AllWithin, Limit, Mean, Rate, Refused, Slo, Within, parse
 
 
 @pytest.mark.parametrize(
     ("text", "slo"),
     [
-        ("p99(ttft) <= 500ms", Within({"ttft": 0.5}, 0.99)),
-        ("p95(itl)<50ms", Within({"itl": 0.05}, 0.95)),
-        ("p99.9(e2e) <= 2s", Within({"e2e": 2.0}, 0.999)),
-        ("share(ttft<=500ms, tpot < 50ms) >= 90%", Within({"ttft": 0.5, "tpot": 0.05}, 0.9)),
+        ("p99(ttft) <= 500ms", Within({"ttft": Limit(0.5)}, 0.99)),
+        ("p95(itl)<50ms", Within({"itl": Limit(0.05)}, 0.95)),
+        ("p99.9(e2e) <= 2s", Within({"e2e": Limit(2.0)}, 0.999)),
+        ("share(ttft<=500ms, tpot < 50ms) >= 90%", Within({"ttft": Limit(0.5), "tpot": Limit(0.05)}, 0.9)),
         ("max( longest_stall ) <= 1s", AllWithin("longest_stall", 1.0)),
         ("mean(normalized_latency) <= 80ms", Mean("normalized_latency", 0.08)),
         ("rejection_rate <= 1%", Refused("rejection_rate", 0.01)),
@@ -74,7 +74,7 @@ def test_any_text_is_an_slo_or_a_mistake(text: str) -> None:
 def test_percentiles_read_back(metric: str, thousandths: int, ms: int) -> None:
     """pNN with up to three decimals is that share, and its limit that many seconds."""
     slo = parse(f"p{thousandths / 1000:g}(({metric}) <= {ms}ms".replace("((", "("))
-    assert slo == Within({metric: ms / 1000}, float(f"{thousandths / 1000:g}e-2"))
+    assert slo == Within({metric: Limit(ms / 1000)}, float(f"{thousandths / 1000:g}e-2"))
     assert (metric in POOLED) == (metric in ("itl", "chunk_gap"))
 
 

@@ -61,7 +61,10 @@ NumPrompts = Annotated[
 Duration = Annotated[str | None, typer.Option("--duration", help="Length of the measured part, such as 60s.")]
 Warmup = Annotated[
     str | None,
-    typer.Option("--warmup", help="Load before it: a duration (10s) or a count (20). Default none."),
+    typer.Option(
+        "--warmup",
+        help="Load before it: a duration (10s) or a count (20); auto: none, but leave out what is unsettled.",
+    ),
 ]
 InputLen = Annotated[
     int | None,

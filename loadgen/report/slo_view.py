@@ -6,8 +6,14 @@ from collections import Counter
 
 from loadgen.report.figures import UNDEFINED, duration, number, percent
 from loadgen.report.tables import Column, Table
-from loadgen.slo import Mean, Rate, Slo, parse
+from loadgen.slo import Mean, Rate, Slo, Within, is_of_gaps_alone, parse
+from loadgen.slo_sets import SETS
 from loadgen.stats.summary import SloResult, Summary
+
+OF_GAPS_ALONE = (
+    "it says nothing of the wait for the first token, and a server that holds tokens back can raise it: "
+    "limit ttft or e2e too."
+)
 
 
 def verdict(s: Summary) -> str:
@@ -31,12 +37,34 @@ def table(s: Summary, source: str) -> Table | None:
     ]
     rows = [_row(result, with_class=classes) for result in s.slos]
     notes = [f"{_named(result)}: {result.reason}." for result in s.slos if result.reason]
+    notes += [f"{_named(result)}: {OF_GAPS_ALONE}" for result in s.slos if _hides_waiting(result, s)]
+    notes += _sets(s)
     notes += [
         "pNN and share: found is the share of the offered requests, or of gaps, within the limit.",
-        "least, most: exact bounds, or from blocks of time, each with 95 % confidence.",
+        f"least, most: exact bounds, or from blocks of time, each with {_confidences(s)} confidence.",
         "PASS: it holds even at the worse bound. FAIL: not even at the better. UNRESOLVED: cannot be told.",
     ]
     return Table(f"SLOs ({source})", columns, rows, notes)
+
+
+def _hides_waiting(result: SloResult, s: Summary) -> bool:
+    """Whether it counts good requests by how fast they go on, and not by when they begin or end."""
+    match parse(result.slo):
+        case Within(limits=limits):
+            return result.slo.lstrip().startswith("share") and is_of_gaps_alone(limits)
+        case Rate(rate="goodput"):
+            return s.goodput is not None and s.goodput.is_of_gaps_alone
+    return False
+
+
+def _sets(s: Summary) -> list[str]:
+    """Whose SLOs they are, of each named set."""
+    named = dict.fromkeys(result.set for result in s.slos if result.set)
+    return [f"{name}: {SETS[name].note}." for name in named if name in SETS]
+
+
+def _confidences(s: Summary) -> str:
+    return " or ".join(f"{share:.0%}".replace("%", " %") for share in sorted({r.confidence for r in s.slos}))
 
 
 def _named(result: SloResult) -> str:

@@ -49,6 +49,8 @@ def identity(s: Summary) -> str:
     window = (
         "one burst" if s.window_by == "burst" else f"window {s.window_start_s:.1f} to {s.window_end_s:.1f} s"
     )
+    if s.warmup is not None and s.warmup.rows:
+        window += f" after {s.warmup.rows:,} requests of warm-up (by {s.warmup.rule})"
     model = f", model {clean(s.model)}" if s.model else ""
     return f"{clean(s.name)}: {SOURCES[s.source]}, {clean(s.target)}{model}, {window}; run {clean(s.run_id)}"
 
@@ -171,6 +173,8 @@ def rates(s: Summary) -> Table:
     notes = [
         "makespan: of the whole run, from the first due to the last end, warm-up and tail load included."
     ]
+    if s.goodput and s.goodput.is_of_gaps_alone:
+        notes.append(f"goodput: {slo_view.OF_GAPS_ALONE}")
     if s.window_by == "burst":
         notes.append("A burst has no rate: its figure is the makespan throughput.")
     return Table(f"Rates ({source_of(s)})", columns, rows, notes)

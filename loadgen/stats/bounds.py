@@ -8,18 +8,18 @@ from collections.abc import Callable
 import numpy as np
 
 from loadgen.records import Floats
+from loadgen.slo_sets import CONFIDENCE
 
-CONFIDENCE = 0.95
 BLOCKS = 20
 _MOST_ROWS = 2**40
 
 
-def share_bounds(k: float, n: float) -> tuple[float, float]:
-    """One-sided Clopper-Pearson bounds, each at CONFIDENCE, of the share of which `k` of `n` were found."""
+def share_bounds(k: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """One-sided Clopper-Pearson bounds, each at `confidence`, of the share of which `k` of `n` were found."""
     from scipy.special import betaincinv
 
-    low = float(betaincinv(k, n - k + 1, 1 - CONFIDENCE)) if k > 0 else 0.0
-    high = float(betaincinv(k + 1, n - k, CONFIDENCE)) if k < n else 1.0
+    low = float(betaincinv(k, n - k + 1, 1 - confidence)) if k > 0 else 0.0
+    high = float(betaincinv(k + 1, n - k, confidence)) if k < n else 1.0
     return low, high
 
 
@@ -50,16 +50,16 @@ def margin(error: float) -> float:
     return float(stdtrit(BLOCKS - 1, CONFIDENCE)) * error
 
 
-def deciding_n(share: float, limit: float) -> int | None:
+def deciding_n(share: float, limit: float, confidence: float = CONFIDENCE) -> int | None:
     """The least n that tells `share`, were it found, from `limit`; None where they are equal."""
     if share > limit:
-        return least(lambda n: share_bounds(share * n, n)[0] >= limit)
-    return least(lambda n: share_bounds(share * n, n)[1] < limit) if share < limit else None
+        return least(lambda n: share_bounds(share * n, n, confidence)[0] >= limit)
+    return least(lambda n: share_bounds(share * n, n, confidence)[1] < limit) if share < limit else None
 
 
-def clean_n(limit: float) -> int:
+def clean_n(limit: float, confidence: float = CONFIDENCE) -> int:
     """How many it takes to show a share of at least `limit` where none misses: ln(0.05) / ln(limit)."""
-    return math.ceil(math.log(1 - CONFIDENCE) / math.log(limit))
+    return math.ceil(math.log(1 - confidence) / math.log(limit))
 
 
 def least(holds: Callable[[int], bool]) -> int | None:

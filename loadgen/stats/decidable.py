@@ -8,7 +8,8 @@ from math import ceil
 from loadgen.laws import Closed
 from loadgen.manners import RequestClass
 from loadgen.scenario import Scenario
-from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Rate, Refused, Slo, Within, parse
+from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Promise, Rate, Refused, Slo, Within, promises
+from loadgen.slo_sets import CONFIDENCE
 from loadgen.stats.bounds import BLOCKS, clean_n, least, share_bounds
 from loadgen.units import roughly
 from loadgen.workload import lengths
@@ -26,7 +27,19 @@ class Needed:
     half: int | None
 
 
-def needed(slo: Slo) -> Needed | None:
+def early_stopping_n(misses: int, share: float, confidence: float = 0.99) -> int:
+    """The fewest queries of which so many may miss and `share` be shown to hold, by MLPerf's rule.
+
+    That is the least n with P[Binomial(n, 1 - share) <= misses] <= 1 - confidence: queries that are
+    independent, as those that queue together are not.
+    """
+    n = least(lambda n: n > misses and share_bounds(n - misses, n, confidence)[0] >= share)
+    if n is None:
+        raise ValueError(f"no number of queries shows a share of {share}")
+    return n
+
+
+def needed(slo: Slo, confidence: float = CONFIDENCE) -> Needed | None:
     """For an SLO of a share; None for any other, whose need depends on how its values vary."""
     if not isinstance(slo, Within | Refused):
         return None
@@ -34,7 +47,9 @@ def needed(slo: Slo) -> Needed | None:
     if limit in (0, 1):
         return Needed(None, None) if limit else Needed(1, 1)
     half = (1 + limit) / 2
-    return Needed(clean_n(limit), least(lambda n: share_bounds(half * n, n)[0] >= limit))
+    return Needed(
+        clean_n(limit, confidence), least(lambda n: share_bounds(half * n, n, confidence)[0] >= limit)
+    )
 
 
 def sayings(scenario: Scenario, rows: int | None, span_s: float | None) -> list[str]:
@@ -69,26 +84,28 @@ def _of_the_loop(scenario: Scenario) -> list[str]:
 def _of_class(
     prefix: str, slos: tuple[str, ...], rows: int, per_row_s: float | None, classes: list[RequestClass]
 ) -> list[str]:
-    parsed = {text: parse(text) for text in slos}
-    bounded = {slo.rate for slo in parsed.values() if isinstance(slo, Refused)}
+    promised = promises(slos)
+    bounded = {promise.slo.rate for promise in promised if isinstance(promise.slo, Refused)}
     said = []
-    for text, slo in parsed.items():
-        if isinstance(slo, Mean) and bounded != {*REFUSALS}:
-            said.append(f"{prefix}{text}: can PASS only with SLOs of rejection_rate and error_rate beside it")
-        said += [f"{prefix}{text}: {words}" for words in _of(slo, rows, per_row_s, classes)]
+    for promise in promised:
+        text = f"{prefix}{promise.text}"
+        if isinstance(promise.slo, Mean) and bounded != {*REFUSALS}:
+            said.append(f"{text}: can PASS only with SLOs of rejection_rate and error_rate beside it")
+        said += [f"{text}: {words}" for words in _of(promise, rows, per_row_s, classes)]
     return said
 
 
-def _of(slo: Slo, rows: int, per_row_s: float | None, classes: list[RequestClass]) -> list[str]:
+def _of(promise: Promise, rows: int, per_row_s: float | None, classes: list[RequestClass]) -> list[str]:
+    slo = promise.slo
     if isinstance(slo, Mean | Rate) and rows < 2 * BLOCKS:
         return [f"{rows:,} requests are too few for an interval: {_many(2 * BLOCKS, per_row_s)} are needed"]
     if isinstance(slo, AllWithin):
         return ["judges the requests of this run, and says nothing of others"]
-    if (need := needed(slo)) is None:
+    if (need := needed(slo, promise.confidence)) is None:
         return []
     if need.clean is None or need.half is None:
         return ["no number of requests can show it; it can only FAIL"]
-    is_pooled = isinstance(slo, Within) and bool({*slo.limits_s} & {*POOLED})
+    is_pooled = isinstance(slo, Within) and bool({*slo.limits} & {*POOLED})
     each = _gaps_a_request(classes) if is_pooled else 1.0
     if each is None:
         return ["how many gaps there will be between tokens is not known before"]

@@ -135,6 +135,12 @@ def _itl_us(r: Records, single: Mask, listed: Mask) -> NDArray[Any]:
     return gaps_us
 
 
+def known_tokens(r: Records) -> Mask:
+    """Answered rows of which it is known, or assumed, how many tokens came with each event."""
+    known: Mask = r.answered & ((r.per_event != 0) | _without_usage(r))
+    return known
+
+
 def _of_known_tokens(r: Records, ok: Mask) -> tuple[Mask, Mask]:
     """Rows with one token an event, known or assumed; rows whose tokens are listed event by event."""
     single = ok & ((r.per_event == 1) | ((r.per_event == 0) & _without_usage(r)))

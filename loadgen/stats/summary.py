@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from loadgen.units import show_duration
+from loadgen.slo import Limit, is_of_gaps_alone
+from loadgen.slo_sets import CONFIDENCE
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,20 +32,27 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that met every limit; `attainment` is their share of offered, `rps` None for a burst.
 
-    `limits_s` is empty where classes differ: each request was held to those of its own.
+    `limits_s` is empty where classes differ: each request was held to those of its own. `per_token_s`: what a
+    limit is more for each token of the prompt.
     """
 
     limits_s: dict[str, float]
     good: int
     attainment: float | None
     rps: float | None
+    per_token_s: dict[str, float] = {}
+
+    @property
+    def is_of_gaps_alone(self) -> bool:
+        """Whether no limit knows of the wait for the first token. False where classes differ."""
+        return bool(self.limits_s) and is_of_gaps_alone(self.limits_s)
 
     def limits(self) -> str:
         """In words: `TTFT <= 500ms and TPOT <= 50ms`."""
         if not self.limits_s:
             return "the limits of their class"
-        limits = self.limits_s.items()
-        return " and ".join(f"{k.removesuffix('_s').upper()} <= {show_duration(v)}" for k, v in limits)
+        limits = {k: Limit(v, self.per_token_s.get(k, 0.0)) for k, v in self.limits_s.items()}
+        return " and ".join(f"{k.removesuffix('_s').upper()} <= {limit}" for k, limit in limits.items())
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +62,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     effect: Literal["info", "warning", "invalid_itl", "invalid"]
     text: str
     remedy: str = ""
+
+
+class Warmup(msgspec.Struct, frozen=True, kw_only=True):
+    """What `warmup: auto` made of a run: its first `rows` are warm-up, by `rule`.
+
+    `settled`: whether the rule found its place before half of the run; None: too few answers to tell.
+    """
+
+    rule: str
+    rows: int
+    settled: bool | None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +119,8 @@ class SloResult(msgspec.Struct, frozen=True, kw_only=True):
 
     That is, for pNN and share, the share of the offered within the limits; the share of refused; a mean, or a
     largest value, in seconds; a rate. `n`: how many it is of; `n_effective`: as many independent ones would
-    tell as much. `n_to_decide`: how many would, were the value to stay.
+    tell as much. `n_to_decide`: how many would, were the value to stay. `confidence`: of each bound. `set`:
+    the named set that the SLO is one of.
     """
 
     slo: str
@@ -113,6 +133,8 @@ class SloResult(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     n_effective: float | None
     n_to_decide: int | None
+    confidence: float = CONFIDENCE
+    set: str | None = None
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +147,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     `asked`: the load in words. `window_*_s`: the part that rates are over; an interrupted run's ends where it
     did. `held_back`: measured requests that had to wait for a place under `max_concurrency`; None without
     one, which makes a run partly closed loop. `retries`: attempts of measured requests that were followed by
-    another. `verdict`: of all SLOs together, None without any.
+    another. `verdict`: of all SLOs together, None without any. `warmup`: None unless it was `auto`.
 
     `per_accelerator`: rates by their names here, and `goodput_rps`, for each of `accelerators`, those of the
     target as the scenario tells, or the GPUs of the bundled engine; empty where not told. `usd_per_hour` is
@@ -182,6 +204,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     certificate: Certificate | None = None
     closed_loop: bool = False
     retries: int = 0
+    warmup: Warmup | None = None
     accelerators: int | None = None
     per_accelerator: dict[str, float | None] = {}
     usd_per_hour: float | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
@@ -11,9 +11,24 @@ import numpy as np
 
 from loadgen.records import Floats, Mask, Records
 from loadgen.run import Run
-from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Rate, Refused, Slo, Within, parse
+from loadgen.slo import (
+    FLUIDITY,
+    POOLED,
+    REFUSALS,
+    AllWithin,
+    Limit,
+    Limits,
+    Mean,
+    Promise,
+    Rate,
+    Refused,
+    Slo,
+    Within,
+    promises,
+)
 from loadgen.stats import flow
 from loadgen.stats.bounds import BLOCKS, deciding_n, effective_n, margin, ratio_error, share_bounds
+from loadgen.stats.fluidity import fluidity
 from loadgen.stats.goodput import are_good, limits_by_class, meets
 from loadgen.stats.metrics import EXCUSED, gap_columns, owed_gaps, per_request
 from loadgen.stats.outcomes import erred, rejected
@@ -22,7 +37,7 @@ from loadgen.stats.summary import SloResult, Summary, Verdict
 from loadgen.units import roughly
 
 _WORST_FIRST: tuple[Verdict, ...] = ("INVALID", "FAIL", "UNRESOLVED", "PASS")
-_OF_GAPS = {*POOLED, "longest_stall"}  # not to be judged where ITL is not
+_OF_GAPS = {*POOLED, "longest_stall", FLUIDITY}  # not to be judged where ITL is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +67,33 @@ def overall(results: list[SloResult]) -> Verdict | None:
 
 
 def _judged(name: str | None, run: Run, texts: list[str], s: Summary) -> list[SloResult]:
-    slos = {text: parse(text) for text in texts}
-    bounded = {slo.rate for slo in slos.values() if isinstance(slo, Refused)}
-    return [
-        _result(name, run, text, slo, s, means_stand=bounded == {*REFUSALS}) for text, slo in slos.items()
-    ]
+    promised = promises(texts)
+    bounded = {promise.slo.rate for promise in promised if isinstance(promise.slo, Refused)}
+    return [_result(name, run, promise, s, means_stand=bounded == {*REFUSALS}) for promise in promised]
 
 
-def _result(name: str | None, run: Run, text: str, slo: Slo, s: Summary, *, means_stand: bool) -> SloResult:
-    figure = _figure(run, slo)
-    verdict, reason = _verdict(slo, figure, s, means_stand=means_stand)
+def _result(name: str | None, run: Run, promise: Promise, s: Summary, *, means_stand: bool) -> SloResult:
+    figure = _figure(run, promise)
+    verdict, reason = _verdict(promise.slo, figure, s, means_stand=means_stand)
     needed = None
-    if verdict == "UNRESOLVED" and not reason:
+    if run.asked("policy") == "point":
+        verdict, reason = _by_point(promise.slo, figure, s, means_stand=means_stand)
+    elif verdict == "UNRESOLVED" and not reason:
         needed = ceil(figure.times * run.records.offered.sum()) if figure.times else None
-        reason = _undecided(needed, flow.offered_rps(run))
+        reason = _undecided(promise.slo, needed, flow.offered_rps(run))
     return SloResult(
-        slo=text,
+        slo=promise.text,
         class_=name,
         verdict=verdict,
-        reason=reason,
+        reason="; ".join(filter(None, [reason, _by_mlperf(promise, figure, verdict)])),
         value=figure.value,
         low=figure.low,
         high=figure.high,
         n=figure.n,
         n_effective=figure.n_effective,
         n_to_decide=needed,
+        confidence=promise.confidence,
+        set=promise.set,
     )
 
 
@@ -109,6 +126,27 @@ def _decided(slo: Slo, low: float, high: float) -> Verdict:
             return "PASS" if low == 1 else "FAIL"
 
 
+def _by_point(slo: Slo, figure: _Figure, s: Summary, *, means_stand: bool) -> tuple[Verdict, str]:
+    """By the figure as if it were sure, which is said, whatever the verdict."""
+    sure = replace(figure, low=figure.value, high=figure.value)
+    verdict, reason = _verdict(slo, sure, s, means_stand=means_stand)
+    return verdict, reason or "by the figure alone, however few it is of (policy: point)"
+
+
+def _by_mlperf(promise: Promise, figure: _Figure, verdict: Verdict) -> str:
+    """What MLPerf would say of the same requests, where it is not the same."""
+    slo = promise.slo
+    if verdict == "INVALID" or not (promise.set or "").startswith("mlperf-") or not isinstance(slo, Within):
+        return ""
+    if figure.value is None:
+        return ""
+    bounds = share_bounds(round(figure.value * figure.n), figure.n, promise.confidence)
+    theirs = _decided(slo, *bounds)
+    if theirs == verdict:
+        return ""
+    return f"MLPerf's own rule, which takes requests for independent, would say {theirs}"
+
+
 def _doubts(slo: Slo, s: Summary, *, means_stand: bool) -> Iterator[str]:
     """Why what looks like a PASS is none."""
     is_throughput = isinstance(slo, Rate) and slo.rate == "output_tokens_per_s"
@@ -124,15 +162,17 @@ def _doubts(slo: Slo, s: Summary, *, means_stand: bool) -> Iterator[str]:
 
 def _metrics(slo: Slo) -> set[str]:
     match slo:
-        case Within(limits_s=limits_s):
-            return {*limits_s}
+        case Within(limits=limits):
+            return {*limits}
         case AllWithin(metric=metric) | Mean(metric=metric):
             return {metric}
         case _:
             return set()
 
 
-def _undecided(needed: int | None, offered_rps: float | None) -> str:
+def _undecided(slo: Slo, needed: int | None, offered_rps: float | None) -> str:
+    if (isinstance(slo, Within) and slo.least == 1) or (isinstance(slo, Refused) and slo.most == 0):
+        return "no number of requests can show it: it can only FAIL"
     if needed is None:
         return "the figure is too near its limit for any number of requests to decide"
     time = f", {roughly(needed / offered_rps)} at this rate" if offered_rps else ""
@@ -142,35 +182,36 @@ def _undecided(needed: int | None, offered_rps: float | None) -> str:
 # --- the figures --------------------------------------------------------------------------------------------
 
 
-def _figure(run: Run, slo: Slo) -> _Figure:
-    match slo:
-        case Within(limits_s=limits_s, least=limit):
-            return _share(*_in_time(run.records, *_hits(run.records, limits_s)), limit)
+def _figure(run: Run, promise: Promise) -> _Figure:
+    match promise.slo:
+        case Within(limits=limits, least=limit):
+            return _share(*_in_time(run.records, *_hits(run, limits)), limit, promise.confidence)
         case Refused(rate=rate, most=limit):
             refused = (rejected if rate == "rejection_rate" else erred)(run.records)
-            return _share(*_in_time(run.records, refused, run.records.offered), limit)
+            in_time = _in_time(run.records, refused, run.records.offered)
+            return _share(*in_time, limit, promise.confidence)
         case AllWithin(metric=metric, limit_s=limit):
-            hits, of = _hits(run.records, {metric: limit})
+            hits, of = _hits(run, {metric: Limit(limit)})
             share = float(hits.sum() / of.sum()) if of.any() else None
             return _Figure(share, share, share, int(of.sum()))
         case Mean(metric=metric, limit_s=limit):
             sums, counts = _in_time(run.records, *_values(run.records, metric))
             mean = float(sums.sum() / counts.sum()) if counts.any() else None
             return _ratio(sums, counts, mean, limit, int(counts.sum()))
-        case Rate(least=limit):
-            value, tops, seconds = _by_block(run, slo.rate)
+        case Rate(rate=rate, least=limit):
+            value, tops, seconds = _by_block(run, rate)
             return _ratio(tops, seconds, value, limit, int(run.records.offered.sum()))
 
 
-def _share(hits: Floats, of: Floats, limit: float) -> _Figure:
+def _share(hits: Floats, of: Floats, limit: float, confidence: float) -> _Figure:
     n = int(of.sum())
     if not n:
         return _Figure()
     share = float(hits.sum()) / n
     independent = effective_n(share, n, ratio_error(hits, of))
-    needed = deciding_n(share, limit)
+    needed = deciding_n(share, limit, confidence)
     times = None if needed is None else needed / independent
-    return _Figure(share, *share_bounds(share * independent, independent), n, independent, times)
+    return _Figure(share, *share_bounds(share * independent, independent, confidence), n, independent, times)
 
 
 def _ratio(tops: Floats, bottoms: Floats, value: float | None, limit: float, n: int) -> _Figure:
@@ -189,19 +230,24 @@ def _in_time(r: Records, tops: Floats | Mask, bottoms: Floats | Mask) -> tuple[F
     return tops[rows].astype(float), bottoms[rows].astype(float)
 
 
-def _hits(r: Records, limits_s: dict[str, float]) -> tuple[Floats | Mask, Floats | Mask]:
+def _hits(run: Run, limits: Limits) -> tuple[Floats | Mask, Floats | Mask]:
     """Of each row, how many requests (one) or gaps are within the limits, and how many there are in all."""
-    first = next(iter(limits_s))
+    r, first = run.records, next(iter(limits))
     if first in POOLED:
-        hits, times = _gap_sums(r, first, lambda gaps_s: gaps_s <= limits_s[first])
+        hits, times = _gap_sums(r, first, lambda gaps_s: gaps_s <= limits[first].value)
         if r.answered.any() and not times.any():
             return hits, times  # no answer's tokens are known one by one
         return hits, times + owed_gaps(r)
     columns = per_request(r)
+    if FLUIDITY in limits:
+        if (indices := fluidity(run)) is None:
+            return np.zeros(len(r)), np.zeros(len(r))
+        columns[FLUIDITY] = indices
     excused = r.answered.copy()
-    for metric in limits_s:
-        excused &= np.isnan(columns[f"{metric}_s"]) & (f"{metric}_s" in EXCUSED)
-    return meets(r, columns, limits_s) & ~excused, r.offered & ~excused
+    for metric in limits:
+        name = f"{metric}_s"
+        excused &= np.isnan(columns[name]) if name in EXCUSED else False
+    return meets(r, columns, limits) & ~excused, r.offered & ~excused
 
 
 def _values(r: Records, metric: str) -> tuple[Floats, Floats | Mask]:

@@ -16,6 +16,7 @@ from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import of_ordered
 from loadgen.stats.summary import Summary
+from loadgen.stats.warmup import settled
 
 
 def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
     between, and for a first or last one that came in one read with a token. `max_output_tokens_per_s` and
     `rtfx` are not computed.
     """
+    run = settled(run)
     r, ok = run.records, run.records.answered
     first_s, last_s = _or(r.first_choice_s, r.first_event_s), _or(r.last_choice_s, r.last_token_s)
     ttft_s, e2el_s = span_s(first_s, r.started_s), span_s(last_s, r.started_s)
@@ -99,8 +101,8 @@ def _arrivals(run: Run) -> dict[str, Any]:
 
 
 def _good(summary: Summary, ok: Mask, ttft_s: Floats, tpot_s: Floats, e2el_s: Floats) -> int | None:
-    if summary.goodput is None or not summary.goodput.limits_s:  # it knows one set of limits
-        return None
+    if summary.goodput is None or not summary.goodput.limits_s or summary.goodput.per_token_s:
+        return None  # it knows one set of limits, the same for every prompt
     values = {"ttft": ttft_s, "tpot": np.nan_to_num(tpot_s), "e2e": e2el_s}  # a TPOT of one token is 0 there
     met = [values[name] <= limit_s for name, limit_s in summary.goodput.limits_s.items()]
     return int(np.all([ok, *met], axis=0).sum())

@@ -55,7 +55,7 @@ def test_flags_alone_make_a_scenario() -> None:
     assert asked.load.prompt_tokens == Fixed(tokens=512)
     assert (asked.load.num_requests, asked.load.max_concurrency, asked.seed) == (200, 4, 9)
     assert asked.goodput is not None
-    assert (asked.goodput.ttft_s, asked.goodput.tpot_s, asked.goodput.e2e_s) == (0.5, 0.05, 10.0)
+    assert (asked.goodput.ttft, asked.goodput.tpot_s, asked.goodput.e2e_s) == ((0.5, 0.0), 0.05, 10.0)
 
 
 def test_a_flag_changes_only_what_it_names(file: str) -> None:
