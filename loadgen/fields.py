@@ -199,6 +199,22 @@ Processes = Annotated[
 ]
 
 
+def _auto_or_seconds(value: Any) -> Any:
+    return value if value == "auto" else _not_negative(_at_most_a_year(duration_s(value)))
+
+
+def _auto_or_shown(value: float | str) -> str:
+    return value if isinstance(value, str) else show_duration(value)
+
+
+Warmup = Annotated[
+    float | Literal["auto"],
+    BeforeValidator(_auto_or_seconds),
+    PlainSerializer(_auto_or_shown),
+    WithJsonSchema({"anyOf": [_DURATION, {"const": 0}, {"const": "auto"}]}),
+]
+
+
 def _beside_the_scenario(value: Any, info: ValidationInfo) -> Any:
     """A relative path counts from the scenario's own folder, where it was read from one."""
     if not isinstance(value, str) or not value or "\0" in value:

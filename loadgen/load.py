@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from loadgen import faults
-from loadgen.fields import Count, CountOrZero, Duration, DurationOrZero, Name, Priority, RowId, Strict
+from loadgen.fields import Count, CountOrZero, Duration, DurationOrZero, Name, Priority, RowId, Strict, Warmup
 from loadgen.laws import Arrivals, Burst, Closed, Fixed, Replay, Stages
 from loadgen.laws.lengths import TraceLength, is_count
 from loadgen.manners import AnswerLengths, AnswerTokens, Manners, PromptLengths, RequestClass
@@ -62,8 +62,10 @@ class Load(Manners):
     rescale: bool = Field(
         default=False, description="exactly num_requests in duration: no longer the pure process"
     )
-    warmup_s: DurationOrZero = Field(
-        default=0.0, alias="warmup", description="load before the measured part, which counts in no figure"
+    warmup: Warmup = Field(
+        default=0.0,
+        description="load before the measured part, which counts in no figure; auto: no more load, but what "
+        "comes before the run has settled is left out, by MSER-5",
     )
     warmup_requests: CountOrZero = Field(default=0, description="or how many requests of it")
     tail: bool = Field(
@@ -115,14 +117,14 @@ class Load(Manners):
             raise ValueError("give num_requests or duration, or both")
         if self.rescale and not (count and self.duration_s):
             raise ValueError("rescale fits num_requests into duration: give both")
-        if self.warmup_s and self.warmup_requests:
+        if self.warmup and self.warmup_requests:
             raise ValueError("give warmup or warmup_requests, not both")
         if isinstance(arrivals, Closed):
             self._fits_users(arrivals.concurrency)
         if isinstance(arrivals, Burst) and arrivals.size is None:
             if count is None:
                 raise ValueError("one burst has no duration: give num_requests")
-            if self.warmup_s or self.warmup_requests:
+            if self.warmup or self.warmup_requests:
                 raise ValueError("one burst has no warm-up: every request is due at once")
 
     def _fits_users(self, users: int) -> None:
@@ -136,6 +138,11 @@ class Load(Manners):
             raise ValueError("a closed loop by duration has no warm-up by count: give warmup")
         if self.max_in_flight is not None and self.max_in_flight < users:
             raise ValueError("max_in_flight is below concurrency: the client would turn its own users away")
+
+    @property
+    def warmup_s(self) -> float:
+        """Of the plan: `auto` adds nothing to it."""
+        return 0.0 if self.warmup == "auto" else self.warmup
 
     @property
     def has_sessions(self) -> bool:
@@ -205,7 +212,7 @@ class Load(Manners):
             "num_sessions",
             "duration_s",
             "rescale",
-            "warmup_s",
+            "warmup",
             "warmup_requests",
         )
         fields = type(self).model_fields

@@ -44,6 +44,8 @@ def _extent(load: dict[str, Any]) -> str:
     if warmup := load.get("warmup_requests"):
         return f"{measured} after {warmup:,} of warm-up"
     warmup = load.get("warmup")
+    if warmup == "auto":
+        return f"{measured}, warm-up auto"
     return f"{measured} after {warmup} of warm-up" if warmup not in (None, 0, "0s") else measured
 
 

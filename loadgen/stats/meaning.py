@@ -20,15 +20,18 @@ from loadgen.stats.parts import by_class, by_turn
 from loadgen.stats.summary import Summary
 from loadgen.stats.validity import ZERO_GAPS, judge_validity
 from loadgen.stats.verdict import judge, overall
+from loadgen.stats.warmup import findings as of_warmup
+from loadgen.stats.warmup import settle
 
 
 def summarize(run: Run) -> Summary:
     """Everything `run` means. Pure: the same from a folder as from memory, and the same for every source."""
+    certificate = certify(run)  # of all that was planned
+    run, warmup = settle(run)
     header, r = run.header, run.records
     offered, ended = int(r.offered.sum()), outcomes(r)
     distributions, rate = metrics(run), flow.offered_rps(run)
-    certificate = certify(run)
-    findings = judge_validity(run, distributions, rate, certificate)
+    findings = [*judge_validity(run, distributions, rate, certificate), *of_warmup(warmup)]
     makespan_s, makespan_output, makespan_total = flow.makespan(run)
     most, mean = flow.in_flight(run)
     errors = {name: n for name, n in ended.items() if name not in ("ok", "rejected", "aborted")}
@@ -79,6 +82,7 @@ def summarize(run: Run) -> Summary:
         rows_seen={phase.name.lower(): int((r.phase == phase).sum()) for phase in Phase},
         certificate=certificate,
         closed_loop=isinstance(declared(run), Closed),
+        warmup=warmup,
         retries=int(r.retries[r.measured].sum()),
         by_class=by_class(run),
         by_turn=by_turn(run),

@@ -14,8 +14,9 @@ from loadgen.run import Run
 from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gap_columns, owed_gaps, per_request
 from loadgen.stats.summary import Summary
+from loadgen.stats.warmup import settled
 
-_STEP = np.log(1.01)  # bins of 1 %
+GAP_STEP = np.log(1.01)  # bins of 1 %
 COLUMNS = ("ttft_s", "tpot_s", "e2e_s", "longest_stall_s")
 
 
@@ -80,21 +81,27 @@ class Sample:
     def rejected(self) -> Mask:
         return self.outcome == OUTCOMES.index(Outcome.REJECTED)
 
+    @property
+    def erred(self) -> Mask:
+        """Failed otherwise than by a rejection."""
+        return ~self.ok & ~self.rejected
+
 
 def bin_of(gaps_s: Floats) -> NDArray[np.uint16]:
     """The bin of each gap: 0 below a microsecond, then 1 % wide each."""
     whole_us = np.maximum(gaps_s * 1e6, 0.5)
-    return np.where(whole_us < 1, 0, 1 + np.floor(np.log(whole_us) / _STEP + 1e-9)).astype(np.uint16)
+    return np.where(whole_us < 1, 0, 1 + np.floor(np.log(whole_us) / GAP_STEP + 1e-9)).astype(np.uint16)
 
 
 def seconds_of(bins: NDArray[Any]) -> Floats:
     """The middle of each bin, at most half a percent off what is in it."""
-    middle: Floats = np.where(bins == 0, 0.0, np.exp((bins.astype(float) - 0.5) * _STEP) / 1e6)
+    middle: Floats = np.where(bins == 0, 0.0, np.exp((bins.astype(float) - 0.5) * GAP_STEP) / 1e6)
     return middle
 
 
 def sample(run: Run, summary: Summary) -> Sample:
     """The offered rows of `run`, whose summary is `summary`."""
+    run = settled(run)
     header = run.header
     rows = np.flatnonzero(run.records.offered)
     rows = rows[np.lexsort((run.records.index[rows], run.records.due_s[rows]))]

@@ -19,7 +19,7 @@ def summary_of(scenario: dict[str, Any], **header: Any) -> Summary:
 
 
 def test_rates_are_given_for_each_accelerator_and_tokens_have_their_price() -> None:
-    """4 tokens/s at $36 an hour, a cent a second, are $2,500 a million; each of 8 gives half a token a second."""
+    """4 tokens/s at $36 an hour, a cent a second, are $2,500 a million; of 8 each gives half a token/s."""
     s = summary_of({"target": {"accelerators": 8, "usd_per_hour": 36.0}, "goodput": {"ttft": "1s"}})
     assert s.usd_per_million_output_tokens == pytest.approx(2500.0)
     assert s.per_accelerator["output_tokens_per_s"] == pytest.approx(4 / 8)
