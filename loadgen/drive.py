@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from loadgen.client import Counters, Stop
     from loadgen.client.preflight import Preflight
     from loadgen.engine.trace import Iteration
+    from loadgen.looks import Look, Looks
 
 BUNDLED = "bundled engine"
 RUNS = Path("runs")  # where runs go that were not told where
@@ -77,8 +78,14 @@ def new_run_id(name: str) -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}-{token_hex(3)}"
 
 
-def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False, *, trace: bool = False) -> Run:
-    """The plan on the bundled engine in virtual time, until `interrupted` says so.
+def simulate(
+    order: Order,
+    interrupted: Callable[[], bool] = lambda: False,
+    *,
+    trace: bool = False,
+    looks: Looks | None = None,
+) -> Run:
+    """The plan on the bundled engine in virtual time, until `interrupted` says so, or `looks` have told.
 
     `trace`: keep what each iteration did in iterations.jsonl, and draw it in trace.json.
     """
@@ -115,6 +122,10 @@ def simulate(order: Order, interrupted: Callable[[], bool] = lambda: False, *, t
             writer.append(record)
             due += 1
             planned += record.index <= last_planned
+            if looks is not None and (look := looks.after(record)) is not None:
+                header.ended_early = look.tell(header)
+                if header.ended_early is not None:
+                    break
         header.rows_due, header.rows_not_sent = due, len(order.plan) - planned
         header.rows_dropped = records.dropped
         header.complete = True
@@ -176,10 +187,12 @@ async def fire(
     stop: Stop,
     is_bundled: bool = False,
     notes: Sequence[str] = (),
+    looks: Looks | None = None,
 ) -> Run:
     """The plan over HTTP at `target`. The folder is made as the run starts; what was measured is in it then.
 
-    `notes`: what is known of the run beforehand and kept with it.
+    `notes`: what is known of the run beforehand and kept with it. `looks`: may end it early, where one process
+    is the whole client.
 
     Raises what broke the run on our own side, after the records were saved.
     """
@@ -214,8 +227,11 @@ async def fire(
             header.clock_origin_monotonic_ns = origin_ns
             writer = _opened(stack, order.folder, header)
 
+        looking = _Looking(looks, header, stop)
+
         def append(record: RequestRecord) -> None:
             writer.append(record)
+            looking.at(record)
 
         try:
             header.health = await (
@@ -228,12 +244,39 @@ async def fire(
             header.crashed = type(problem).__name__
             raise
         finally:
-            header.interrupted = stop.asked
+            await looking.over()
+            header.interrupted = stop.asked and (header.ended_early is None or stop.cutting)
             header.rows_due, header.rows_not_sent = counters.due, len(order.plan) - counters.planned
             header.rows_dropped = counters.dropped
         if header.health.processes_lost:  # what it told last was not the last that it did
             header.rows_due = header.rows_not_sent = None
     return load(order.folder)
+
+
+class _Looking:
+    """Takes looks at a run over HTTP while it goes on: in a thread, so that answers are read meanwhile."""
+
+    def __init__(self, looks: Looks | None, header: RunHeader, stop: Stop) -> None:
+        self._looks, self._header, self._stop = looks, header, stop
+        self._task: asyncio.Task[None] | None = None
+
+    def at(self, record: RequestRecord) -> None:
+        if self._looks is None or self._stop.asked or (look := self._looks.after(record)) is None:
+            return
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._take(look))
+
+    async def _take(self, look: Look) -> None:
+        early = await asyncio.to_thread(look.tell, self._header)
+        if early is not None and self._looks is not None and not self._stop.asked:
+            self._header.ended_early = early
+            self._stop.drain()
+
+    async def over(self) -> None:
+        """The run has ended, however a look that is still taken would come out."""
+        self._looks = None
+        if self._task is not None:
+            await self._task
 
 
 def _opened(stack: ExitStack, folder: Path, header: RunHeader) -> RunWriter:

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import log
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
-from loadgen.drive import Order
+from loadgen.drive import Order, conclude
+from loadgen.laws import Arrivals, Closed, Curve, Ramp, Replay, Steps
+from loadgen.laws.scaled import scaled
 from loadgen.looks import Looks
-from loadgen.run import Run
-from loadgen.stats.summary import SloResult, Verdict
+from loadgen.plan import NONE
+from loadgen.run import Run, RunHeader, load
+from loadgen.scenario import Scenario, ScenarioError, build
+from loadgen.slo import AllWithin, Mean, Rate, Refused, Within, parse
+from loadgen.stats.pooled import pooled
+from loadgen.stats.summary import SloResult, Summary, Verdict
+from loadgen.stats.verdict import judge, overall
 
 Over = Literal["rate", "concurrency"]
 Measure = Callable[[Order, Looks | None], Run]
+BEHIND = "the server does not keep up"
+_OFF = 0.05  # an excess that is known by its sign alone
 
 
-class Probe(msgspec.Struct, kw_only=True):
-    """One load: the verdict on its `runs` together, and the figures of the curve, as of a Summary.
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """One load: the verdict on its `runs` together, and the figures of the curve, means over those.
 
     `excess`: how far the point estimate of the limiting SLO is beyond its limit, as a logarithm (of odds,
     where it is a share); at most 0 where all are met, None where the measurement cannot be trusted.
-    `ended_early`: why, where it was decided before its end.
+    `ended_early`: why, where a run was decided before its end. `requests`: offered, in all runs.
     """
 
     load: float
@@ -33,7 +47,7 @@ class Probe(msgspec.Struct, kw_only=True):
     slos: list[SloResult] = []
     ended_early: str | None = None
     overloaded: bool | None = None
-    offered: int = 0
+    requests: int = 0
     completed_rps: float | None = None
     output_tokens_per_s: float | None = None
     ttft_p50_s: float | None = None
@@ -46,7 +60,7 @@ class Probe(msgspec.Struct, kw_only=True):
     rejection_rate: float | None = None
     error_rate: float | None = None
     in_flight_mean: float | None = None
-    cost_per_million_output_tokens: float | None = None
+    usd_per_million_output_tokens: float | None = None
 
     @property
     def runs(self) -> int:
@@ -56,3 +70,262 @@ class Probe(msgspec.Struct, kw_only=True):
     def meets(self) -> bool:
         """Whether every point estimate is within its limit, the server keeping up."""
         return self.excess is not None and self.excess <= 0
+
+
+class Interrupted(Exception):
+    """The user ended a probe, and the search with it."""
+
+
+# --- the load, scaled ---------------------------------------------------------------------------------------
+
+
+def pace_rps(scenario: Scenario) -> float:
+    """The mean rate at which the requests, or sessions, of `scenario` start.
+
+    As the law has it; of one that changes for good, or a trace, as planned. Raises ScenarioError for what has
+    none.
+    """
+    from loadgen.workload import arrivals, draw
+
+    law = scenario.load.arrivals
+    if law is None:
+        raise ScenarioError("load.requests: a load that is written out has no rate: give arrivals")
+    _scaled(law, 1.0)
+    varies = isinstance(law, Ramp | Steps | Curve) or (isinstance(law, Replay) and law.rate_rps is None)
+    rate = None if varies else arrivals.mean_rps(law)
+    if rate is None:
+        plan = draw(scenario)
+        due_ns = plan.due_ns[plan.after == NONE]
+        rate = (len(due_ns) - 1) / max(float(due_ns[-1] - due_ns[0]) / 1e9, 1e-9)
+    return rate
+
+
+def at_rate(scenario: Scenario, rate_rps: float, pace_rps: float) -> Scenario:
+    """The same rows at another rate: every instant is scaled, so that two rates differ in nothing else."""
+    factor, asked = rate_rps / pace_rps, scenario.load
+    assert asked.arrivals is not None
+    update: dict[str, Any] = {"arrivals": _scaled(asked.arrivals, factor)}
+    for name in ("duration_s", "warmup_s"):
+        if isinstance(span_s := getattr(asked, name), float):
+            update[name] = span_s / factor
+    changed = scenario.model_copy(update={"load": asked.model_copy(update=update)})
+    return _sound(changed, f"at {rate_rps:g}/s")
+
+
+def at_concurrency(scenario: Scenario, users: float) -> Scenario:
+    """The same load with so many users."""
+    law = scenario.load.arrivals
+    if not isinstance(law, Closed):
+        raise ScenarioError("load.arrivals: only a closed loop has a concurrency: search over the rate")
+    changed = law.model_copy(update={"concurrency": round(users)})
+    asked = scenario.load.model_copy(update={"arrivals": changed})
+    return _sound(scenario.model_copy(update={"load": asked}), f"with {users:g} users")
+
+
+def _sound(scenario: Scenario, where: str) -> Scenario:
+    return build(scenario.model_dump(mode="json", by_alias=True), where)
+
+
+def _scaled(law: Arrivals, factor: float) -> Arrivals:
+    try:
+        return scaled(law, factor)
+    except ValueError as problem:
+        raise ScenarioError(f"load.arrivals: {problem}") from None
+
+
+# --- measured -----------------------------------------------------------------------------------------------
+
+
+class AnsweredBy(NamedTuple):
+    """Who answered the probes, as their summaries say."""
+
+    source: Literal["http", "virtual", "merged"] | None = None
+    target: str | None = None
+    model: str | None = None
+    accelerators: int | None = None
+
+
+@dataclass(slots=True)
+class Probing:
+    """Measures a scenario at one load after another, each in a folder of its own below `out`."""
+
+    scenario: Scenario
+    over: Over
+    out: Path
+    measure: Measure
+    run_id: str
+    command: list[str] = field(default_factory=list)
+    _pace_rps: float = field(init=False, default=1.0)
+    answered_by: AnsweredBy = field(init=False, default=AnsweredBy())
+    _folders: dict[float, list[Path]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.over == "rate":
+            self._pace_rps = pace_rps(self.scenario)
+
+    @property
+    def own_load(self) -> float:
+        """The scenario's."""
+        law = self.scenario.load.arrivals
+        return float(law.concurrency) if isinstance(law, Closed) else self._pace_rps
+
+    def probe(self, at: float, runs: int) -> Probe:
+        """So many runs at a load, of which those that were made already count."""
+        folders = self._folders.setdefault(at, [])
+        made = [load_judged(folder, self.scenario) for folder in folders]
+        while len(made) < runs:
+            made.append(self._run(at, len(made)))
+        last = made[-1][1]
+        self.answered_by = AnsweredBy(last.source, last.target, last.model, last.accelerators)
+        return _probe(at, [folder.name for folder in folders], made, with_users=self.over == "concurrency")
+
+    def _run(self, at: float, repeat: int) -> tuple[Run, Summary]:
+        from loadgen.workload import draw
+
+        scenario = self._at(at, repeat)
+        plan = draw(scenario)
+        word = f"{self.over}={at:g}-seed{scenario.seed}"
+        folder = self._kept(word, scenario, plan.digest())
+        if folder is None:
+            number = 1 + len([*self.out.glob("[0-9]*-*=*-seed*")])
+            folder = self.out / f"{number:03}-{word}"
+            order = Order(scenario, plan, folder, f"{self.run_id}-{number:03}", self.command)
+            run = self.measure(order, None if repeat else Looks(plan))
+            if run.header.interrupted:
+                raise Interrupted
+            self._folders[at].append(folder)
+            return run, conclude(run, folder)
+        self._folders[at].append(folder)
+        return load_judged(folder, self.scenario)
+
+    def _at(self, at: float, repeat: int) -> Scenario:
+        """The scenario at a load; a repeat has the next seed, of its plan and of its engine."""
+        one = at_concurrency(self.scenario, at) if self.over == "concurrency" else None
+        one = one or at_rate(self.scenario, at, self._pace_rps)
+        engine = one.engine.model_copy(update={"seed": one.engine.seed + repeat})
+        return one.model_copy(update={"seed": one.seed + repeat, "engine": engine, "repeats": 1})
+
+    def _kept(self, word: str, scenario: Scenario, digest: str) -> Path | None:
+        """The folder of a run that was made before; one that did not come to its end is set aside."""
+        folder = next(self.out.glob(f"[0-9][0-9][0-9]-{word}"), None)
+        if folder is None:
+            return None
+        header = _header(folder)
+        if header is None or not header.complete or header.interrupted or header.crashed:
+            folder.rename(folder.with_name(f"half-{token_hex(3)}-{folder.name}"))
+            return None
+        was, asked = header.scenario, scenario.as_asked()
+        same = header.plan_digest == digest and was | {"slos": 0} == asked | {"slos": 0}
+        if not same or (header.ended_early is not None and was["slos"] != asked["slos"]):
+            raise ScenarioError(f"{folder} is a probe of another scenario: choose another folder with --out")
+        return folder
+
+
+def _header(folder: Path) -> RunHeader | None:
+    try:
+        return load(folder).header
+    except ScenarioError:
+        return None
+
+
+def load_judged(folder: Path, scenario: Scenario) -> tuple[Run, Summary]:
+    """A run that was kept, and its summary, by the SLOs that are asked for now."""
+    run = load(folder)
+    run.header.scenario["slos"] = scenario.as_asked()["slos"]
+    return run, conclude(run, folder)
+
+
+# --- judged -------------------------------------------------------------------------------------------------
+
+
+def _probe(at: float, folders: list[str], made: list[tuple[Run, Summary]], *, with_users: bool) -> Probe:
+    good = [pair for pair in made if pair[1].validity == "VALID"]
+    early = next((run.header.ended_early.why for run, _ in made if run.header.ended_early), None)
+    if not good:
+        why = next(f.text for f in made[-1][1].findings if f.effect == "invalid")
+        return Probe(load=at, folders=folders, verdict="INVALID", reason=why, ended_early=early)
+    runs, summaries = [run for run, _ in good], [summary for _, summary in good]
+    results = _judged(runs, summaries, with_users=with_users)
+    is_behind = any(s.overloaded for s in summaries)
+    excess, limiting = _excess(results, is_behind=is_behind)
+    verdict = overall(results)
+    assert verdict is not None
+    return Probe(
+        load=at,
+        folders=folders,
+        verdict=verdict,
+        reason=next((f"{r.slo}: {r.reason}" for r in results if r.verdict == verdict and r.reason), ""),
+        excess=excess,
+        limiting=limiting,
+        slos=results,
+        ended_early=early,
+        overloaded=is_behind,
+        requests=sum(s.offered for s in summaries),
+        **_figures(summaries),
+    )
+
+
+def _judged(runs: list[Run], summaries: list[Summary], *, with_users: bool) -> list[SloResult]:
+    """The SLOs of all runs together. Over users, what is searched is what a closed loop of so many gets."""
+    whole = msgspec.structs.replace(
+        summaries[0],
+        overloaded=any(s.overloaded for s in summaries),
+        closed_loop=summaries[0].closed_loop and not with_users,
+        itl_valid=all(s.itl_valid for s in summaries),
+        findings=[finding for s in summaries for finding in s.findings],
+    )
+    return judge(pooled(runs), whole)
+
+
+def _excess(results: list[SloResult], *, is_behind: bool) -> tuple[float | None, str | None]:
+    known = [(over, r.slo) for r in results if (over := _beyond(r)) is not None]
+    excess, limiting = max(known, default=(None, None))
+    if is_behind and (excess is None or excess <= 0) and any(_is_of_latency(r) for r in results):
+        return _OFF, BEHIND
+    return excess, limiting
+
+
+def _is_of_latency(result: SloResult) -> bool:
+    return isinstance(parse(result.slo), Within | AllWithin | Mean)
+
+
+def _beyond(result: SloResult) -> float | None:
+    """How far the figure is beyond its limit: above 0 it misses, and near 0 it is about linear in the load."""
+    if (value := result.value) is None:
+        return None
+    match parse(result.slo):
+        case Within(least=limit):
+            return _log_odds(limit, result.n) - _log_odds(value, result.n)
+        case Refused(most=limit):
+            return _log_odds(value, result.n) - _log_odds(limit, result.n)
+        case AllWithin():
+            return -_OFF if value == 1 else _OFF
+        case Mean(limit_s=limit):
+            return log(max(value, 1e-9) / limit)
+        case Rate(least=limit):
+            return log(limit / max(value, 1e-9))
+
+
+def _log_odds(share: float, n: int) -> float:
+    least = 0.5 / max(n, 1)
+    share = min(max(share, least), 1 - least)
+    return log(share / (1 - share))
+
+
+def _figures(summaries: list[Summary]) -> dict[str, float | None]:
+    names = ("completed_rps", "output_tokens_per_s", "rejection_rate", "error_rate", "in_flight_mean")
+    found = {name: _mean(getattr(s, name) for s in summaries) for name in names}
+    for metric, stat in (("ttft", "p50"), ("ttft", "p99"), ("itl", "p99"), ("e2e", "p50"), ("e2e", "p99")):
+        adjusted = (s.metrics[f"{metric}_s"].adjusted[stat] for s in summaries)
+        found[f"{metric}_{stat}_s"] = _mean(adjusted)
+    found["e2e_mean_s"] = _mean(s.metrics["e2e_s"].mean for s in summaries)
+    found["attainment"] = _mean(s.goodput.attainment if s.goodput else None for s in summaries)
+    found["usd_per_million_output_tokens"] = _mean(s.usd_per_million_output_tokens for s in summaries)
+    return found
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """None where it is unknown, or infinite, for any."""
+    known: Iterator[float | None] = iter(values)
+    every = [*known]
+    return None if any(value is None for value in every) else float(np.mean(every))  # type: ignore[arg-type]

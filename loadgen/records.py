@@ -218,6 +218,11 @@ class Records:
             columns[f"{kind}_start"] = _starts(counts[picked].tolist())
         return replace(self, **columns)
 
+    def measured_until(self, until_s: float) -> Self:
+        """The same, but measured rows due later are the tail's."""
+        later = self.measured & (self.due_s > until_s)
+        return replace(self, phase=np.where(later, np.uint8(Phase.TAIL), self.phase))
+
     def blocks(self) -> Iterator[Self]:
         """All rows in order, some at a time, so that what is computed of each gap needs little memory."""
         inner = np.searchsorted(self.gap_start, np.arange(_BLOCK_GAPS, self.gap_start[-1], _BLOCK_GAPS))

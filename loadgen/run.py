@@ -68,11 +68,23 @@ class Health(msgspec.Struct, kw_only=True):
     clock_jump_s: float | None = None
 
 
+class EndedEarly(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was ended on purpose, since it was clear how its SLOs come out: `verdict`, and `why`.
+
+    `until_s`: when the last row was due that this was told by. Rows due later are load kept up meanwhile.
+    """
+
+    until_s: Instant
+    verdict: Literal["PASS", "FAIL"]
+    why: str
+
+
 class RunHeader(msgspec.Struct, kw_only=True):
     """run.json. Written before the first request (`complete` false), and once more at the end.
 
     `rows_due`: with the tail's. `rows_not_sent`: of the plan itself. `rows_dropped`: turns of sessions that
-    never fell due, since an earlier one failed, or ended after a window without a tail. `calibration`: what
+    never fell due, since an earlier one failed, or ended after a window without a tail. `ended_early`: the
+    run is whole as far as it went; its window ends there. `calibration`: what
     the server said of synthetic words: `per_word` tokens, and `overhead` of a prompt.
     """
 
@@ -82,6 +94,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     source: Literal["http", "virtual", "merged"]
     complete: bool = False
     interrupted: bool = False
+    ended_early: EndedEarly | None = None
     crashed: str | None = None
     scenario: dict[str, Any]
     plan_digest: str
@@ -241,6 +254,8 @@ def load(folder: Path) -> Run:
         raise ScenarioError(f"{path}: {problem}") from None
     _refuse_twins(records, path)
     _refuse_contradictions(records, path)
+    if header.ended_early is not None:
+        records = records.measured_until(header.ended_early.until_s)
     return Run(header, records, lines.torn)
 
 
