@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,9 +82,9 @@ def decoded(content: bytes, where: object) -> Sample:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             header = _header(archive.read(_HEADER))
             return _sample(header, {name: _unpacked(name, archive) for name in _NAMES})
-    except (zipfile.BadZipFile, KeyError, EOFError):
+    except (zipfile.BadZipFile, zlib.error, struct.error, KeyError, EOFError):
         raise ScenarioError(f"{where} is no baseline, or not a whole one: {_MAKE}") from None
-    except (msgspec.DecodeError, ValueError, NotImplementedError) as problem:
+    except (msgspec.DecodeError, ValueError, OSError, RuntimeError) as problem:
         raise ScenarioError(f"{where} is no baseline that this version of loadgen reads: {problem}") from None
 
 
@@ -169,7 +171,7 @@ def keep(run: Path, folder: Path = FOLDER, name: str | None = None) -> Path:
     assert side.summary is not None
     if reason := unfit(side.summary):
         raise ScenarioError(f"{run} can be no baseline: {reason}")
-    name = name or side.sample.about.name
+    name = side.sample.about.name if name is None else name
     if not re.fullmatch(r"[\w.-]*\w[\w.-]*", name):
         raise ScenarioError(f"--name {name[:60]!r}: letters, digits, '-', '_' and '.' make a baseline's name")
     path = folder / name / f"{side.sample.about.run_id}{SUFFIX}"
