@@ -1,9 +1,9 @@
-"""What a gate needs of a run, and a baseline keeps: a few numbers a request, and its gaps by the hundredth."""
+"""What a gate needs of a run, and a baseline keeps: some numbers a request, and its gaps by the hundredth."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from loadgen.stats.warmup import settled
 
 GAP_STEP = np.log(1.01)  # bins of 1 %
 COLUMNS = ("ttft_s", "tpot_s", "e2e_s", "longest_stall_s")
+_BY_ROW = ("index", "due_s", "outcome", "output_tokens", "owed")
 
 
 class About(msgspec.Struct, kw_only=True):
@@ -73,13 +74,21 @@ class Sample:
     def __len__(self) -> int:
         return len(self.index)
 
+    def only(self, rows: Mask) -> Self:
+        """The sample of `rows` alone."""
+        inside = np.repeat(rows, np.diff(self.gap_start))
+        start = np.concatenate([[0], np.cumsum(np.diff(self.gap_start)[rows])])
+        kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in (*_BY_ROW, *COLUMNS)}
+        gaps: dict[str, Any] = {name: getattr(self, name)[inside] for name in ("gap_bin", "gap_times")}
+        return replace(self, **kept, **gaps, gap_start=start)
+
     @property
     def ok(self) -> Mask:
-        return self.outcome == OUTCOMES.index(Outcome.OK)
+        return np.equal(self.outcome, OUTCOMES.index(Outcome.OK))
 
     @property
     def rejected(self) -> Mask:
-        return self.outcome == OUTCOMES.index(Outcome.REJECTED)
+        return np.equal(self.outcome, OUTCOMES.index(Outcome.REJECTED))
 
     @property
     def erred(self) -> Mask:
