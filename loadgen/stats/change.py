@@ -221,9 +221,7 @@ def _decided(change: Change, metric: Metric, worse: float, within: float, betwee
         noise=between,
         detectable=_outer(metric, most + _SURE * error),
         verdict=verdict,
-        reason=f"the noise hides a change of this size: {longer} would show it"
-        if verdict == "UNRESOLVED"
-        else "",
+        reason=_hidden(within, between) if verdict == "UNRESOLVED" else "",
     )
 
 

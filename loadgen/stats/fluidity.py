@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.records import Floats, Records
+from loadgen.records import Floats, Mask, Records
 from loadgen.run import Run
-from loadgen.slo import Limit, ttft_limit
+from loadgen.slo import ttft_limit
 from loadgen.stats.goodput import allowed_s, asked_by_class
 from loadgen.stats.metrics import known_tokens, span_s
 from loadgen.units import duration_s
@@ -25,30 +25,33 @@ def fluidity(run: Run) -> Floats | None:
     None where a class has no deadlines, or where it is not known which tokens came with which event.
     """
     r, deadlines = run.records, asked_by_class(run, "fluidity")
-    answered = r.answered & ~np.isnan(r.first_token_s)
-    if not all(deadlines.values()) or (answered & ~known_tokens(r)).any():
+    if not all(deadlines.values()) or (_with_token(r) & ~known_tokens(r)).any():
         return None
+    return np.concatenate([_of_block(block, deadlines) for block in r.blocks()])
+
+
+def _with_token(r: Records) -> Mask:
+    return r.answered & ~np.isnan(r.first_token_s)
+
+
+def _of_block(r: Records, deadlines: Mapping[str | None, Any]) -> Floats:
     of_class, found = np.array(r.class_, object), np.full(len(r), np.nan)
     for name, asked in deadlines.items():
-        rows = answered & (of_class == name)
-        found[rows] = _of_rows(r.only(rows), asked)
+        rows = _with_token(r) & (of_class == name)
+        if rows.any():
+            found[rows] = _of_rows(r.only(rows), asked)
     return found
 
 
 def _of_rows(r: Records, asked: Mapping[str, Any]) -> Floats:
     """Of rows that all have a first token."""
-    deadline, itl_ns = ttft_limit(asked["ttft"]), round(duration_s(asked["itl"]) * 1e9)
-    return np.concatenate([_of_block(block, deadline, itl_ns, asked["rule"]) for block in r.blocks()])
-
-
-def _of_block(r: Records, deadline: Limit, itl_ns: int, rule: Rule) -> Floats:
-    ttft_ns, due_ns = (_ns(s) for s in (span_s(r.first_token_s, r.due_s), allowed_s(r, deadline)))
+    ttft_s, allowed = span_s(r.first_token_s, r.due_s), allowed_s(r, ttft_limit(asked["ttft"]))
     since_ns, tokens = _token_instants(r)
-    some = tokens > 0
-    found = np.full(len(r), np.nan)
+    some, found = tokens > 0, np.full(len(r), np.nan)
     if some.any():
-        late_ns = (ttft_ns - due_ns)[some] + since_ns[_starts(tokens[some])]
-        found[some] = indices(late_ns, since_ns, tokens[some], itl_ns, rule)
+        late_ns = _ns(ttft_s - allowed)[some] + since_ns[_starts(tokens[some])]
+        itl_ns = round(duration_s(asked["itl"]) * 1e9)
+        found[some] = indices(late_ns, since_ns, tokens[some], itl_ns, asked["rule"])
     return found
 
 
