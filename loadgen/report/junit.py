@@ -17,7 +17,7 @@ _KINDS = {"FAIL": "failure", "UNRESOLVED": "error", "INVALID": "error"}
 
 def junit(g: Gate) -> bytes:
     """The whole document, in UTF-8."""
-    suite = Element("testsuite", name="loadgen gate")
+    suite = Element("testsuite", name="loadgen gate", skipped="0")
     name = clean(g.candidates[0].name)
     verdict: Verdict = "INVALID" if g.faults else "PASS"
     _case(suite, name, "measurement", verdict, "; ".join(g.faults))
@@ -48,5 +48,3 @@ def _count(element: Element, suite: Element) -> None:
     element.set("tests", str(len(suite.findall("testcase"))))
     element.set("failures", str(len(suite.findall("testcase/failure"))))
     element.set("errors", str(len(suite.findall("testcase/error"))))
-    element.set("skipped", "0")
-    element.set("time", "0")
