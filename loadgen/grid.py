@@ -50,23 +50,24 @@ class Ran:
     code: int
 
 
-def cells(scenario: Scenario, where: str) -> list[Cell]:
+def cells(scenario: Scenario, where: str, by: str = "vary") -> list[Cell]:
     """Every combination of `vary`, the last key changing fastest; values that have an order rise.
 
     A rise matters where the first cell that fails ends the grid: above a rate that fails all others do.
+    `by`: what errors call `vary`, where it came from elsewhere.
+
     Raises ScenarioError, naming the key and the value, for one that makes no scenario.
     """
     axes = {key: _risen(values) for key, values in scenario.vary.items()}
     for key, values in axes.items():
         if any(a == b for a, b in combinations(values, 2)):
-            raise ScenarioError(f"{where}: vary.{key}: a value is given twice")
+            raise ScenarioError(f"{where}: {by}.{key}: a value is given twice")
     if (number := prod(map(len, axes.values()))) > MOST_CELLS:
-        raise ScenarioError(f"{where}: vary: {number:,} cells are more than {MOST_CELLS:,}")
+        raise ScenarioError(f"{where}: {by}: {number:,} cells are more than {MOST_CELLS:,}")
     plain = scenario.model_dump(mode="json", by_alias=True, exclude={"vary"})
     choices = [dict(zip(axes, chosen, strict=True)) for chosen in product(*axes.values())]
     return [
-        Cell(_name(i, chosen), chosen, _with(plain, chosen, where, "vary"))
-        for i, chosen in enumerate(choices, 1)
+        Cell(_name(i, chosen), chosen, _with(plain, chosen, where, by)) for i, chosen in enumerate(choices, 1)
     ]
 
 

@@ -1,0 +1,128 @@
+"""What `loadgen capacity` is asked beyond one capacity: of several settings, and what a day's load takes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loadgen.scenario import Scenario, ScenarioError
+
+if TYPE_CHECKING:
+    from loadgen.capacity import Capacity
+    from loadgen.grid import Cell
+    from loadgen.replicas import Replicas
+
+For = Annotated[
+    str | None,
+    typer.Option("--for", help="A scenario with a day's arrivals: print the replicas that each hour takes."),
+]
+Hour = Annotated[
+    str | None,
+    typer.Option("--hour", help="With --for: how long an hour lasts there, if it is squeezed. Default 1h."),
+]
+Headroom = Annotated[
+    str | None, typer.Option("--headroom", help="With --for: of each hour's peak, kept free. Default 20%.")
+]
+ReplicasMin = Annotated[
+    int | None, typer.Option("--replicas-min", min=0, help="With --for: never fewer. Default 1.")
+]
+UsdPerHour = Annotated[
+    float | None,
+    typer.Option("--usd-per-hour", min=0, help="With --for: of one replica. Default target.usd_per_hour."),
+]
+Param = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        metavar="KEY=V,V...",
+        help="Search for each of these values, such as engine.max_sequences=8,16; repeatable: a grid.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A curve to plan for, and how."""
+
+    curve: Scenario
+    hour_s: float
+    headroom: float
+    least: int
+    usd_per_hour: float | None
+
+    def replicas(self, found: Capacity) -> Replicas | None:
+        """None where no load passed: there is nothing to divide by."""
+        from loadgen.replicas import replicas
+
+        if found.low is None:
+            return None
+        return replicas(
+            self.curve,
+            found.low,
+            unit=found.unit,
+            headroom=self.headroom,
+            least=self.least,
+            hour_s=self.hour_s,
+            usd_per_replica_hour=self.usd_per_hour,
+        )
+
+
+def day(scenario: Scenario, params: dict[str, Any]) -> Day | None:
+    """What --for and the flags beside it ask; None without. Raises ScenarioError that names the flag."""
+    from loadgen.cli.flags import positive_s
+    from loadgen.replicas import HEADROOM, HOUR_S, replicas
+    from loadgen.shipped import read
+
+    beside = ("hour", "headroom", "replicas_min", "usd_per_hour")
+    if (name := params.get("for_")) is None:
+        if given := [key for key in beside if params.get(key) is not None]:
+            raise ScenarioError(f"--{given[0].replace('_', '-')} is of a day's load: give --for CURVE too")
+        return None
+    price, least = params.get("usd_per_hour"), params.get("replicas_min")
+    if price is None and scenario.target is not None:
+        price = scenario.target.usd_per_hour
+    headroom = HEADROOM if (text := params.get("headroom")) is None else _share("--headroom", text)
+    hour_s = positive_s("--hour", params.get("hour")) or HOUR_S
+    asked = Day(read(name), hour_s, headroom, 1 if least is None else least, price)
+    replicas(asked.curve, 1.0, hour_s=hour_s)  # what is wrong with the curve is said before the search
+    return asked
+
+
+def settings(scenario: Scenario, texts: list[str]) -> list[Cell]:
+    """Every combination of the --param values. Raises ScenarioError that names the flag."""
+    from loadgen.grid import cells
+
+    if scenario.vary:
+        raise ScenarioError("--param makes a grid, and the scenario has one already: vary")
+    values = dict(map(_values, texts))
+    if len(values) < len(texts):
+        raise ScenarioError("--param: a key is given twice: write all its values after one =")
+    of_engine = [key for key in values if key.partition(".")[0] == "engine"]
+    if of_engine and scenario.target is not None:
+        raise ScenarioError(
+            f"--param {of_engine[0]}: the engine is the bundled one, and a target answers here"
+        )
+    return cells(scenario.model_copy(update={"vary": values}), scenario.name, by="--param")
+
+
+def _values(text: str) -> tuple[str, tuple[Any, ...]]:
+    from loadgen import strict_yaml
+
+    key, _, listed = text.partition("=")
+    try:
+        values = strict_yaml.read(f"values: [{listed}]").data["values"]
+    except strict_yaml.YamlError as problem:
+        raise ScenarioError(f"--param {key}: {problem.rule}") from None
+    if not re.fullmatch(r"[\w.-]+", key) or not values or "\n" in text:
+        raise ScenarioError(f"--param wants KEY=VALUE,VALUE, as in engine.max_sequences=8,16, not {text!a}")
+    return key, tuple(values)
+
+
+def _share(flag: str, text: str) -> float:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
+    if found is None:
+        raise ScenarioError(f"{flag}: {text!a} is no share: write a percentage, such as 20%")
+    return float(f"{found[1]}e-2")
