@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import typer
+
+from loadgen.cli.exits import Exit
+
 if TYPE_CHECKING:
-    from loadgen.cli.firing import Manner
     from loadgen.cli.words import Words
     from loadgen.scenario import Scenario
 
@@ -20,36 +23,31 @@ class Sides(NamedTuple):
     candidate: Path
 
 
-def run_between(
-    names: tuple[str, str],
-    scenario: str | None,
-    params: dict[str, Any],
-    words: Words,
-    manner: Manner,
-    *,
-    out: Path | None,
-    virtual: bool,
-) -> Sides:
-    """Run the scenario's plan on both sides in turn, A B B A, each run into a folder of its own below `out`.
+def run_between(params: dict[str, Any], words: Words) -> Sides:
+    """Run one plan on both sides in turn, A B B A, each run into a folder of its own; `params`: the gate's.
 
-    Whatever can be wrong with either side is found before the first run. Raises KeyboardInterrupt after an
-    interrupted run, which is kept as those before it are.
+    Whatever can be wrong with either side is found before the first run. An interrupted run ends the command;
+    it is kept, as those before it are.
     """
     from loadgen import drive
     from loadgen.cli.argv import command_line
     from loadgen.cli.compare import reach_all, singles_of
-    from loadgen.cli.firing import run_async
-    from loadgen.cli.flags import overlay
+    from loadgen.cli.firing import Manner, run_async
+    from loadgen.cli.flags import overlay, positive_s
     from loadgen.cli.repeats import run_one
     from loadgen.repeats import alternating, repeat
     from loadgen.run import refuse_used
     from loadgen.workload import draw
 
+    scenario = str(params["candidates"][0]) if params["candidates"] else None
+    virtual = params["virtual"]
+    wait_s = positive_s("--wait-ready", params["wait_ready"])
+    manner = Manner(words.progress, words.quiet, not params["no_preflight"], wait_s)
     where = scenario or "command line"
-    asked = two_sided(names, overlay(scenario, params), where)
-    repeats = asked.repeats if asked.repeats > 1 or params.get("repeats") else REPEATS
+    asked = two_sided(params["between"], overlay(scenario, params), where)
+    repeats = asked.repeats if asked.repeats > 1 or params["repeats"] else REPEATS
     whole_id = drive.new_run_id(asked.name)
-    folder = out or drive.RUNS / whole_id
+    folder = params["out"] or drive.RUNS / whole_id
     refuse_used(folder)
     singles, plan = singles_of(asked, where, virtual), draw(asked)
     reached = {} if virtual else run_async(reach_all(singles, plan, where, manner))
@@ -63,8 +61,8 @@ def run_between(
         order, title = repeat(orders[name], number), f"{name} {number} of {repeats}"
         summary = run_one(order, reached.get(name), words, manner, title, virtual=virtual)
         if summary.interrupted:
-            words.say(f"interrupted: what was measured is kept in {folder}, and nothing is judged")
-            raise KeyboardInterrupt
+            words.say(f"interrupted: nothing is judged; what was measured is kept in {folder}")
+            raise typer.Exit(Exit.INTERRUPTED)
     return Sides(folder / baseline, folder / candidate)
 
 

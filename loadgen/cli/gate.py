@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,11 +35,32 @@ Markdown = Annotated[
     Path | None, typer.Option("--markdown", help="Write Markdown to this file, for a pull request.")
 ]
 
+Between = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--between",
+        metavar="A B",
+        help="Two URLs, or two variants of the SCENARIO that stands for CANDIDATE: run it on both in turn, "
+        "and compare B with A.",
+    ),
+]
+WaitReady = Annotated[
+    str | None, typer.Option(help="With --between: wait at most so long for both servers to be ready.")
+]
+Init = Annotated[
+    bool, typer.Option("--init", help="Write a GitHub workflow that gates each pull request, and a scenario.")
+]
+ServerCommand = Annotated[
+    str | None, typer.Option(help="With --init: what starts the server. Default the bundled engine.")
+]
+_OF_RUNNING = ("virtual", "repeats", "seed", "num_prompts", "request_rate", "wait_ready", "no_preflight")
+
 
 def gate(
+    ctx: typer.Context,
     candidates: Annotated[
-        list[Path], typer.Argument(metavar="CANDIDATE...", help="Run folders, or a folder of them.")
-    ],
+        list[Path] | None, typer.Argument(metavar="CANDIDATE...", help="Run folders, or a folder of them.")
+    ] = None,
     baseline: Annotated[
         list[Path] | None,
         typer.Option(help="Run folders, baseline files, folders of them, or names under baselines/."),
@@ -50,17 +71,44 @@ def gate(
     unpaired: Annotated[
         bool, typer.Option("--unpaired", help="Compare runs of different plans: finds only larger changes.")
     ] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="A folder for gate.json.")] = None,
+    between: Between = None,
+    repeats: options.Repeats = None,
+    virtual: options.Virtual = False,
+    seed: options.Seed = None,
+    num_prompts: options.NumPrompts = None,
+    request_rate: options.RequestRate = None,
+    wait_ready: WaitReady = None,
+    no_preflight: options.NoPreflight = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A folder for gate.json; with --between, for the runs too.")
+    ] = None,
     junit: Junit = None,
     markdown: Markdown = None,
+    init: Init = False,
+    server_command: ServerCommand = None,
     as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Did the candidate get slower than the baseline? Exit 1 if so."""
     from loadgen.baseline import of_run, runs_in, sides
     from loadgen.cli.words import Words
     from loadgen.scenario import ScenarioError
 
+    words = Words(as_json, quiet)
+    _refuse_stray(ctx.params)
+    if init:
+        from loadgen.cli.ci_kit import next_steps, write_kit
+
+        words.document(next_steps(write_kit(Path(), server_command), server_command))
+        raise typer.Exit
     allowed, of, sd = judged_by(tolerance, metric, noise)  # before anything is read
+    if between:
+        from loadgen.cli.between import run_between
+
+        first, second = run_between(ctx.params, words)
+        baseline, candidates, out = [first], [second], first.parent
+    if not candidates:
+        raise ScenarioError("CANDIDATE: a run folder, or a folder of several, to be judged")
     if not baseline:
         raise ScenarioError("--baseline: a run, or a baseline, to compare the candidate with")
     found = gated(
@@ -71,8 +119,32 @@ def gate(
         noise=sd,
         paired=not unpaired,
     )
-    told(found, Words(as_json), out=out, junit=junit, markdown=markdown)
+    told(found, words, out=out, junit=junit, markdown=markdown)
     raise typer.Exit(of_gate(found))
+
+
+def _refuse_stray(params: dict[str, Any]) -> None:
+    """Raises ScenarioError for a flag that would be passed over."""
+    from loadgen.cli.shaping import spelt
+    from loadgen.scenario import ScenarioError
+
+    def given(*names: str) -> list[str]:
+        return [spelt(name) for name in names if params[name] not in (None, False, [], ())]
+
+    if not params["between"] and (stray := given(*_OF_RUNNING)):
+        raise ScenarioError(f"{', '.join(stray)}: nothing is run without --between")
+    if params["between"] and (stray := given("baseline", "unpaired")):
+        raise ScenarioError(
+            f"{', '.join(stray)} cannot stand beside --between: the first side is the baseline"
+        )
+    if params["between"] and len(params["candidates"] or ()) > 1:
+        raise ScenarioError("--between runs one SCENARIO on both sides, and got several")
+    if params["server_command"] and not params["init"]:
+        raise ScenarioError("--server-command: goes into the workflow that --init writes")
+    if params["init"] and (stray := given("baseline", "between", "candidates")):
+        raise ScenarioError(
+            f"{', '.join(stray)} cannot stand beside --init, which writes files and compares none"
+        )
 
 
 def judged_by(
