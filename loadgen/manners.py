@@ -63,8 +63,10 @@ class Fluidity(Strict):
     The first token's counts from `due`, each later one's from the token before it; what was early is time in
     hand for those that follow, and a miss leaves none. `rule` code: as etalon counts it, a late token misses
     a deadline for each `itl` that it kept one waiting, and is itself not met; so that one stall costs many.
-    docs: as etalon describes it, a late token is one miss. Under either, a stream that is too slow throughout
-    has more of it where it begins late and then keeps its pace: a limit of TTFT beside it tells.
+    docs: as etalon describes it, a late token is one miss.
+
+    To hold tokens back and hide one stall gains nothing, as the first deadline is missed by as much. To hide
+    several may gain: they become one. A limit of TTFT or E2E beside it tells.
     """
 
     ttft: TtftLimit = Field(description="the first token's deadline")

@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from loadgen import __version__
-from loadgen.cli import baseline, calibrate, compare, demo, engines, gate, plan, report, run, schema, serve
+from loadgen.cli import (
+    baseline,
+    calibrate,
+    capacity,
+    compare,
+    demo,
+    engines,
+    gate,
+    plan,
+    report,
+    run,
+    schema,
+    serve,
+    slos,
+)
 
 app = typer.Typer(
     name="loadgen",
@@ -39,7 +53,7 @@ def root(
 
 for command in (
     *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report),
-    *(calibrate.calibrate, gate.gate, demo.demo),
+    *(calibrate.calibrate, capacity.capacity, gate.gate, slos.slos, demo.demo),
 ):
     app.command()(command)
 app.add_typer(engines.engines, name="engines")

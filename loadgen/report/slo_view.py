@@ -57,6 +57,20 @@ def _hides_waiting(result: SloResult, s: Summary) -> bool:
     return False
 
 
+def sets() -> Table:
+    """The named sets, and whose they are."""
+    columns = [Column("set", "label"), Column("SLOs", "words"), Column("confidence")]
+    rows = [[name, "; ".join(each.slos), f"{each.confidence:.0%}"] for name, each in SETS.items()]
+    whose: dict[str, list[str]] = {}
+    for name, each in SETS.items():
+        whose.setdefault(each.note, []).append(name)
+    notes = [
+        f"{names[0] if len(names) == 1 else names[0].split('-')[0] + '-*'}: {note}."
+        for note, names in whose.items()
+    ]
+    return Table("Named sets of SLOs", columns, rows, notes)
+
+
 def _sets(s: Summary) -> list[str]:
     """Whose SLOs they are, of each named set."""
     named = dict.fromkeys(result.set for result in s.slos if result.set)
