@@ -1,7 +1,7 @@
 """Open-loop load tester for streaming LLM servers.
 
-From Python: `from loadgen import run, simulate, summarize, judge, compare`; see `loadgen.api`. Nothing is
-read before it is used.
+From Python: `from loadgen import run, simulate, summarize, judge, compare, gate, find_capacity`; see
+`loadgen.api`. Nothing is read before it is used.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loadgen.api import Judgement as Judgement
     from loadgen.api import compare as compare
+    from loadgen.api import find_capacity as find_capacity
+    from loadgen.api import gate as gate
     from loadgen.api import judge as judge
     from loadgen.api import load as load
     from loadgen.api import read_scenario as read_scenario
     from loadgen.api import run as run
     from loadgen.api import run_async as run_async
     from loadgen.api import simulate as simulate
+    from loadgen.capacity import Capacity as Capacity
     from loadgen.client.unreachable import Unreachable as Unreachable
     from loadgen.compare import Comparison as Comparison
+    from loadgen.gate import Gate as Gate
     from loadgen.run import Run as Run
     from loadgen.run import WriteError as WriteError
     from loadgen.scenario import Scenario as Scenario
@@ -29,19 +33,23 @@ if TYPE_CHECKING:
     from loadgen.stats import SloResult as SloResult
     from loadgen.stats import Summary as Summary
     from loadgen.stats import summarize as summarize
+    from loadgen.stats.figures import Tolerance as Tolerance
 
 __version__ = "0.1.0"
 
 _NAMES = {
     "loadgen.api": (
-        *("Judgement", "compare", "judge", "load", "read_scenario"),
+        *("Judgement", "compare", "find_capacity", "gate", "judge", "load", "read_scenario"),
         *("run", "run_async", "simulate"),
     ),
+    "loadgen.capacity": ("Capacity",),
     "loadgen.client.unreachable": ("Unreachable",),
     "loadgen.compare": ("Comparison",),
+    "loadgen.gate": ("Gate",),
     "loadgen.run": ("Run", "WriteError"),
     "loadgen.scenario": ("Scenario", "ScenarioError"),
     "loadgen.stats": ("SloResult", "Summary", "summarize"),
+    "loadgen.stats.figures": ("Tolerance",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

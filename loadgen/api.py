@@ -16,24 +16,36 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from loadgen import drive, shipped
+from loadgen.baseline import sides
+from loadgen.capacity import Capacity
+from loadgen.capacity import find_capacity as search
 from loadgen.compare import Comparison
 from loadgen.compare import compare as side_by_side
+from loadgen.gate import Gate
+from loadgen.gate import gate as judge_change
 from loadgen.grid import changed
+from loadgen.looks import Looks
+from loadgen.probe import Over, Probe
 from loadgen.run import Run
 from loadgen.run import load as run_in
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.scenario import load as scenario_in
 from loadgen.stats import Finding, SloResult, Summary, Verdict, summarize
+from loadgen.stats.figures import METRICS, Tolerance
+from loadgen.stats.sample import Sample, sample
 from loadgen.workload import draw
+
+if TYPE_CHECKING:
+    from loadgen.client.preflight import Preflight
 
 Asked = Scenario | Mapping[str, Any] | str | Path
 """A Scenario, the path of a YAML file, the name of a shipped scenario, or plain data, keyed as in YAML."""
@@ -76,15 +88,7 @@ def run(
     Raises ScenarioError for what cannot be asked, Unreachable where the server is not there or refuses us,
     WriteError where records cannot be written.
     """
-    from loadgen.client.headroom import allow_many_descriptors
-
-    work = run_async(scenario, out, api_key=api_key, preflight=preflight, wait_ready_s=wait_ready_s)
-    allow_many_descriptors()
-    if sys.platform == "win32":
-        return asyncio.run(work)
-    import uvloop
-
-    return uvloop.run(work)
+    return _on_loop(run_async(scenario, out, api_key=api_key, preflight=preflight, wait_ready_s=wait_ready_s))
 
 
 async def run_async(
@@ -99,7 +103,8 @@ async def run_async(
     asked = _single(scenario)
     with _folder(out) as folder:
         order = _order(asked, folder)
-        done = await _fired(order, api_key, preflight, wait_ready_s)
+        reached = await _reach(order, api_key, looks=preflight, wait_s=wait_ready_s)
+        done = await _fired(order, reached)
         if out is not None:
             drive.conclude(done, folder)
     return done
@@ -191,6 +196,92 @@ def _names(runs: Sequence[Run]) -> list[str]:
     return names if len({*names}) == len(names) else [f"{name} {i}" for i, name in enumerate(names, 1)]
 
 
+def gate(
+    candidates: Run | Path | str | Sequence[Run | Path | str],
+    baselines: Run | Path | str | Sequence[Run | Path | str],
+    *,
+    tolerances: Mapping[str, Tolerance] | None = None,
+    noise: float | None = None,
+    paired: bool = True,
+    metrics: Sequence[str] = tuple(METRICS),
+) -> Gate:
+    """Did the candidate get worse than the baseline, by more than is allowed? See `Gate.verdict`.
+
+    Either side: a Run, a run folder, a baseline file, a folder of several, or several of these. The more
+    runs, the better the noise between them is known; with one baseline it is taken to be 3 %.
+    tolerances: by metric, {"ttft_p99": Tolerance(relative=0.1, absolute=0.02)}; others keep their own.
+    noise: the standard deviation between runs of the same, as a share, instead of what they show.
+    paired: pair requests by index, which takes runs of one plan. metrics: those that are gated.
+
+    Raises ScenarioError where a side is empty, or pairs cannot be made.
+    """
+    new, old = [*_sides(candidates)], [*_sides(baselines)]
+    return judge_change(
+        [each for each, _ in new],
+        [each for each, _ in old],
+        summaries=[summary for _, summary in (*new, *old) if summary is not None],
+        tolerances=tolerances or {},
+        noise=noise,
+        paired=paired,
+        metrics=metrics,
+    )
+
+
+def _sides(given: Run | Path | str | Sequence[Run | Path | str]) -> Iterator[tuple[Sample, Summary | None]]:
+    for one in [given] if isinstance(given, Run | Path | str) else given:
+        if isinstance(one, Run):
+            summary = summarize(one)
+            yield sample(one, summary), summary
+        else:
+            yield from ((side.sample, side.summary) for side in sides(Path(one)))
+
+
+def find_capacity(
+    scenario: Asked,
+    slos: Sequence[str] = (),
+    out: Path | str | None = None,
+    *,
+    over: Over | None = None,
+    resolution: float = 0.02,
+    repeats: int = 3,
+    most_runs: int = 60,
+    api_key: str | None = None,
+    on_probe: Callable[[Probe, Capacity], None] = lambda _probe, _so_far: None,
+) -> Capacity:
+    """The highest load at which the scenario meets `slos` (without any: its own): requests/s, or users.
+
+    With a target, each load is fired at it; without, the bundled engine is searched in virtual time.
+    out: keeps each probe, and a search with the same `out` goes on from those. over: "rate" or "concurrency";
+    by default what the scenario's load has. resolution: how near, as a share, the last load that meets the
+    SLOs is to the first that misses them. repeats: runs at one load at most; most_runs: in all. on_probe:
+    told of each load, and of what is known so far.
+
+    Raises ScenarioError for a load that cannot be scaled, and without SLOs; Unreachable; WriteError.
+    """
+    asked = _single(scenario)
+    reached: list[_Reached] = []  # the target is looked at once, before the first probe
+
+    def measured(order: drive.Order, looks: Looks | None) -> Run:
+        async def work() -> Run:
+            if not reached:
+                reached.append(await _reach(order, api_key))
+            return await _fired(order, reached[0], looks)
+
+        return _on_loop(work())
+
+    return search(
+        asked,
+        slos,
+        over=over,
+        out=None if out is None else Path(out),
+        measure=measured if asked.target else None,
+        resolution=resolution,
+        repeats=repeats,
+        most_runs=most_runs,
+        on_probe=on_probe,
+    )
+
+
 # --- a run --------------------------------------------------------------------------------------------------
 
 
@@ -223,33 +314,64 @@ def _folder(out: Path | str | None) -> Iterator[Path]:
             shutil.rmtree(folder)
 
 
-async def _fired(order: drive.Order, api_key: str | None, looks: bool, wait_ready_s: float | None) -> Run:
-    from loadgen.client import Counters, Stop
-    from loadgen.client.headroom import check
+class _Reached(NamedTuple):
+    """The scenario's target, looked at before any load, and its key; the bundled engine needs neither."""
+
+    key: str | None
+    preflight: Preflight | None
+
+
+async def _reach(
+    order: drive.Order, api_key: str | None, *, looks: bool = True, wait_s: float | None = None
+) -> _Reached:
     from loadgen.client.preflight import preflight, wait_ready
     from loadgen.client.secrets import key_in
     from loadgen.client.word_tokens import mean_of_words
 
+    target, asked = order.scenario.target, order.scenario
+    if target is None:
+        return _Reached(None, None)
+    key = api_key or key_in(os.environ, target.api_key_env)
+    if wait_s is not None:
+        await wait_ready(target, key, wait_s, asked.timeouts.connect_s)
+    if not looks:
+        return _Reached(key, None)
+    words, ignore_eos = mean_of_words(order.plan), asked.load.ignore_eos
+    found = await preflight(target, key, asked.timeouts, ignore_eos=ignore_eos, mean_of_words=words)
+    return _Reached(key, found)
+
+
+async def _fired(order: drive.Order, reached: _Reached, looks: Looks | None = None) -> Run:
+    from loadgen.client import Counters, Stop
+    from loadgen.client.headroom import check
+
     scenario, plan, target = order.scenario, order.plan, order.scenario.target
-    notes, found = check(plan, scenario), None
-    key = api_key or key_in(os.environ, target.api_key_env if target else None)
-    if target and wait_ready_s is not None:
-        await wait_ready(target, key, wait_ready_s, scenario.timeouts.connect_s)
-    if target and looks:
-        words = mean_of_words(plan)
-        asks = scenario.load.ignore_eos
-        found = await preflight(target, key, scenario.timeouts, ignore_eos=asks, mean_of_words=words)
+    notes = check(plan, scenario)
+    is_bundled = target is None
     async with AsyncExitStack() as stack:
-        is_bundled = target is None
         if target is None:
             target = await stack.enter_async_context(drive.bundled_server(scenario, plan))
         return await drive.fire(
             order,
             target,
-            preflight=found,
-            api_key=key,
+            preflight=reached.preflight,
+            api_key=reached.key,
             counters=Counters(),
             stop=Stop(),
             is_bundled=is_bundled,
             notes=notes,
+            looks=looks,
         )
+
+
+def _on_loop(work: Coroutine[Any, Any, Run]) -> Run:
+    """On a loop of its own, uvloop's where there is one."""
+    with closing(work):
+        from loadgen.client.headroom import allow_many_descriptors
+
+        allow_many_descriptors()
+        if sys.platform == "win32":
+            return asyncio.run(work)
+        import uvloop
+
+        return uvloop.run(work)
