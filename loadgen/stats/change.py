@@ -179,8 +179,9 @@ def _errors(
     if metric.unit == "share":
         within = max(within, _unseen(float(were[before:].mean()), drawn.n * (len(were) - before)))
     of_run = within**2 / parts
-    between = noise**2 / 2 if noise is not None else _between(metric, were, before, of_run)
-    return within, sqrt(between * parts)
+    if noise is None or metric.unit == "share":  # which has no relative noise
+        return within, sqrt(_between(metric, were, before, of_run) * parts)
+    return within, sqrt(noise**2 / 2 * parts)
 
 
 def _between(metric: Metric, were: Floats, before: int, of_run: float) -> float:
