@@ -195,6 +195,11 @@ def _index(text: str) -> float:
 
 
 def _latest_s(text: object) -> float:
+    if isinstance(text, str) and "/" in text and "token" in text:
+        raise ValueError(
+            f"{quoted(text)}: only ttft has a limit that grows with the prompt, in pNN, share and goodput: "
+            "write 500ms + 0.2ms/token"
+        )
     if (seconds := duration_s(text)) <= 0:
         raise ValueError(f"a latency's limit is above zero, not {quoted(text)}")
     return seconds

@@ -10,7 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.scenario import ScenarioError, build
-from loadgen.slo import METRICS, POOLED, AllWithin, Limit, Mean, Rate, Refused, Slo, Within, parse
+from loadgen.slo import (
+    METRICS,
+    POOLED,
+    AllWithin,
+    Limit,
+    Mean,
+    Rate,
+    Refused,
+    Slo,
+    Within,
+    parse,
+    promises,
+    ttft_limit,
+)
+from loadgen.slo_sets import SETS
 
 
 @pytest.mark.parametrize(
@@ -20,6 +34,16 @@ from loadgen.slo import METRICS, POOLED, AllWithin, Limit, Mean, Rate, Refused, 
         ("p95(itl)<50ms", Within({"itl": Limit(0.05)}, 0.95)),
         ("p99.9(e2e) <= 2s", Within({"e2e": Limit(2.0)}, 0.999)),
         ("share(ttft<=500ms, tpot < 50ms) >= 90%", Within({"ttft": Limit(0.5), "tpot": Limit(0.05)}, 0.9)),
+        ("p99(ttft) <= 500ms + 0.2ms/token", Within({"ttft": Limit(0.5, 0.0002)}, 0.99)),
+        (
+            "share(ttft<=1s+1ms / token, e2e<=9s) >= 90%",
+            Within({"ttft": Limit(1.0, 0.001), "e2e": Limit(9.0)}, 0.9),
+        ),
+        ("share(fluidity>=0.9) >= 99%", Within({"fluidity": Limit(0.9)}, 0.99)),
+        (
+            "share(fluidity > 90%, ttft<=1s) >= 50%",
+            Within({"fluidity": Limit(0.9), "ttft": Limit(1.0)}, 0.5),
+        ),
         ("max( longest_stall ) <= 1s", AllWithin("longest_stall", 1.0)),
         ("mean(normalized_latency) <= 80ms", Mean("normalized_latency", 0.08)),
         ("rejection_rate <= 1%", Refused("rejection_rate", 0.01)),
@@ -54,6 +78,24 @@ def test_each_form_is_read(text: str, slo: Slo) -> None:
         ("rejection_rate <= 101%", "'101%' is no share"),
         ("share(ttft) >= 90%", "'ttft' is no limit: write metric<=limit"),
         ("share(ttft<=1s, ttft<=2s) >= 90%", "share names a metric twice"),
+        ("p99(fluidity) <= 1s", "fluidity is judged by how many requests have it: write share("),
+        ("share(fluidity<=0.9) >= 99%", "fluidity has a lower limit: write >="),
+        ("share(fluidity>=1.1) >= 99%", "'1.1' is no fluidity: write a share of deadlines, such as 0.9"),
+        ("share(fluidity>=0) >= 99%", "'0' is no fluidity"),
+        ("share(ttft>=1s) >= 99%", "ttft has an upper limit: write <="),
+        (
+            "p99(tpot) <= 50ms + 1ms/token",
+            "'50ms + 1ms/token': only ttft has a limit that grows with the prompt",
+        ),
+        (
+            "mean(ttft) <= 50ms + 1ms/token",
+            "'50ms + 1ms/token': only ttft has a limit that grows with the prompt",
+        ),
+        ("p99(ttft) <= 1s + 1/token", "'1' is not a duration"),
+        ("p99(ttft) <= 5/s", "'5/s' is not a duration"),
+        ("goodput >= 9ms", "'9ms' is not a rate"),
+        ("mlperf-llama2-70b", "is no SLO, nor the name of a set: did you mean mlperf-llama2-70b-server?"),
+        ("sarati-yi-34b-strict", "did you mean sarathi-yi-34b-strict?"),
         ("share(itl<=3ms) >= 90%", "itl is of gaps: write p95(itl) <= limit"),
     ],
 )
@@ -99,3 +141,86 @@ def test_a_promised_goodput_needs_limits() -> None:
     build({"load": LOAD | {"classes": promised}} | limits)
     build({"load": LOAD | {"classes": promised} | limits})
     build({"load": LOAD | {"classes": {"chat": promised["chat"] | limits}}})
+
+
+@given(st.integers(1, 10**7), st.integers(0, 10**6))
+def test_a_limit_reads_back_as_it_is_shown(us: int, us_per_token: int) -> None:
+    """With and without what a prompt's tokens add."""
+    limit = Limit(us / 1e6, us_per_token / 1e6)
+    assert ttft_limit(str(limit)) == limit
+
+
+def test_fluidity_needs_deadlines() -> None:
+    """Of the class, of the load or of the scenario, as goodput needs limits."""
+    promised = {"slos": ["share(fluidity>=0.9) >= 99%"]}
+    deadlines = {"fluidity": {"ttft": "500ms + 0.1ms/token", "itl": "50ms"}}
+    with pytest.raises(ScenarioError, match="slos: fluidity counts deadlines that were met: say in fluidity"):
+        build({"load": LOAD} | promised)
+    build({"load": LOAD} | promised | deadlines)
+    build({"load": LOAD | deadlines} | promised)
+    build({"load": LOAD | {"classes": {"chat": {"weight": 1} | deadlines | promised}}})
+    with pytest.raises(ScenarioError, match=r"fluidity\.itl: a deadline is at most 1h, not 2h"):
+        build({"load": LOAD, "fluidity": {"ttft": "1s", "itl": "2h"}})
+
+
+PUBLISHED = {  # seconds, of TTFT and TPOT each at p99
+    "llama3.1-8b": ((2, 0.1), (0.5, 0.03)),
+    "llama2-70b": ((2, 0.2), (0.45, 0.04)),
+    "llama3.1-405b": ((6, 0.175), (4.5, 0.08)),
+    "mixtral-8x7b": ((2, 0.2),),
+    "deepseek-r1": ((2, 0.08), (1.5, 0.015)),
+    "gpt-oss-120b": ((3, 0.08), (2, 0.02)),
+}
+
+
+def test_mlperf_sets_are_as_published() -> None:
+    """Every model and both scenarios, each limit at p99 and 99 % confidence; a conflict is told."""
+    found = {}
+    for model, limits in PUBLISHED.items():
+        for scenario, (ttft_s, tpot_s) in zip(("server", "interactive"), limits, strict=False):
+            name = f"mlperf-{model}-{scenario}"
+            found[name] = promises([name])
+            assert [promise.slo for promise in found[name]] == [
+                Within({"ttft": Limit(ttft_s)}, 0.99),
+                Within({"tpot": Limit(tpot_s)}, 0.99),
+            ]
+            assert {(promise.confidence, promise.set) for promise in found[name]} == {(0.99, name)}
+    assert {name for name in SETS if name.startswith("mlperf-")} == {*found}
+    assert "15ms" in SETS["mlperf-gpt-oss-120b-interactive"].note
+
+
+def test_papers_sets_are_as_published() -> None:
+    """Five of DistServe, of both limits together; of Sarathi a strict and a relaxed one for four models."""
+    distserve = {name: promises([name])[0].slo for name in SETS if name.startswith("distserve-")}
+    assert distserve == {
+        f"distserve-{name}": Within({"ttft": Limit(ttft_s), "tpot": Limit(tpot_s)}, 0.9)
+        for name, ttft_s, tpot_s in [
+            ("opt-13b-sharegpt", 0.25, 0.1),
+            ("opt-66b-sharegpt", 2.5, 0.15),
+            ("opt-175b-sharegpt", 4, 0.2),
+            ("opt-66b-humaneval", 0.125, 0.2),
+            ("opt-66b-longbench", 15, 0.15),
+        ]
+    }
+    gaps = {"mistral-7b": (0.1, 0.5), "yi-34b": (0.2, 1), "llama2-70b": (1, 5), "falcon-180b": (1, 5)}
+    sarathi = {
+        f"sarathi-{model}-{name}": Limit(limit_s)
+        for model, limits_s in gaps.items()
+        for name, limit_s in zip(("strict", "relaxed"), limits_s, strict=True)
+    }
+    for name, limit in sarathi.items():
+        assert [promise.slo for promise in promises([name])] == [
+            Within({"itl": limit}, 0.99),
+            Within({"ttft": Limit(2.0)}, 0.5),
+        ]
+    assert {name for name in SETS if not name.startswith("mlperf-")} == {*distserve, *sarathi}
+
+
+def test_a_set_stands_among_slos_and_each_is_judged_once() -> None:
+    """Named twice it is one; the same SLO on its own is another, at its own confidence."""
+    texts = ["p99(ttft) <= 2000ms", "mlperf-llama2-70b-server", "mlperf-llama2-70b-server"]
+    assert [(promise.text, promise.set is None, promise.confidence) for promise in promises(texts)] == [
+        ("p99(ttft) <= 2000ms", True, 0.95),
+        ("p99(ttft) <= 2000ms", False, 0.99),
+        ("p99(tpot) <= 200ms", False, 0.99),
+    ]

@@ -6,7 +6,10 @@ from loadgen.cli import options
 
 
 def slos(as_json: options.AsJson = False) -> None:
-    """List the SLOs that others published, which --slo and a scenario's slos take by name."""
+    """List the SLOs that others published, by name.
+
+    --slo takes such a name, and so does a scenario among its slos: loadgen run FILE --slo NAME
+    """
     import json
 
     from loadgen.cli.words import Words

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from loadgen.scenario import build
-from loadgen.stats.decidable import sayings
+from loadgen.stats.decidable import early_stopping_n, sayings
 
 LOAD = {"arrivals": {"kind": "poisson", "rate": 10}, "num_requests": 100, "output_tokens": 11}
 
@@ -85,3 +86,26 @@ def test_a_closed_loop_by_duration_does_not_know_its_requests_before() -> None:
     closed, unknown = sayings(scenario, None, 20.0)
     assert "no SLO of latency" in closed
     assert unknown.startswith("how many requests there will be is told by the answers")
+
+
+@pytest.mark.parametrize(
+    ("share", "queries"),
+    [
+        (0.90, [44, 64, 81, 97, 127, 197, 325, 681, 1246]),
+        (0.95, [90, 130, 165, 198, 259, 398, 656, 1372, 2504]),
+        (0.99, [459, 662, 838, 1001, 1307, 2010, 3304, 6898, 12571]),
+    ],
+)
+def test_early_stopping_takes_as_many_queries_as_mlperf_has_it(share: float, queries: list[int]) -> None:
+    """The published table, by misses; each the least by SciPy's binomial, one fewer being too few."""
+    misses = [0, 1, 2, 3, 5, 10, 20, 50, 100]
+    assert [early_stopping_n(t, share) for t in misses] == queries
+    for t, n in zip(misses, queries, strict=True):
+        assert stats.binom.cdf(t, n, 1 - share) <= 0.01 < stats.binom.cdf(t, n - 1, 1 - share)
+
+
+def test_a_set_of_mlperf_takes_more_than_a_p99_of_its_own() -> None:
+    """459 without a miss at 99 % confidence, where 299 do at 95 %."""
+    assert "it takes 459 (46 seconds) if none misses" in said(458, "mlperf-llama2-70b-server")[0]
+    assert len(said(458, "mlperf-llama2-70b-server")) == 2
+    assert "can show it" in said(459, "mlperf-llama2-70b-server")[0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loadgen.manners import Goodput as Limits
 from loadgen.records import Outcome, RequestRecord
@@ -82,3 +84,54 @@ def test_the_rate_is_the_offered_rate_of_the_good(rps: float | None, expected: f
 def test_a_run_without_rows_attains_nothing_and_fails_nothing() -> None:
     """Nothing offered: no share, rather than 0 or 1."""
     assert of({"ttft": "1s"}, rps=0.0) == Goodput(limits_s={"ttft": 1.0}, good=0, attainment=None, rps=None)
+
+
+def test_a_longer_prompt_may_wait_longer() -> None:
+    """100 ms and 1 ms a token: asked for 16 and for 400; where none was asked for, as the server counted."""
+    rows = [
+        ok(0, ttft_s=0.116),
+        ok(1, ttft_s=0.116001),
+        ok(2, ttft_s=0.5, asked_prompt_tokens=400, prompt_tokens=9000),
+        ok(3, ttft_s=0.116, asked_prompt_tokens=None, prompt_tokens=16),
+        ok(4, ttft_s=0.116, asked_prompt_tokens=None, prompt_tokens=None),
+    ]
+    found = of({"ttft": "100ms + 1ms/token"}, *rows)
+    assert (found.good, found.limits_s, found.per_token_s) == (3, {"ttft": 0.1}, {"ttft": 0.001})
+    assert found.limits() == "TTFT <= 100ms + 1ms/token"
+
+
+rows = st.lists(
+    st.tuples(st.integers(1, 2000), st.lists(st.integers(0, 200_000), max_size=5), st.booleans()),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(rows, st.sampled_from([Outcome.REJECTED, Outcome.ABANDONED, Outcome.UNSENT]))
+def test_refusing_or_dropping_late_requests_never_raises_attainment(
+    drawn: list[tuple[int, list[int], bool]], instead: Outcome
+) -> None:
+    """Whichever are refused, those that would have been late among them: the share of offered is not more."""
+    limits = {"ttft": "500ms", "tpot": "50ms"}
+    served = [ok(i, ttft_s=ms / 1000, gaps_us=gaps) for i, (ms, gaps, _) in enumerate(drawn)]
+    picky = [failed(i, outcome=instead) if drawn[i][2] else row for i, row in enumerate(served)]
+    before, after = of(limits, *served), of(limits, *picky)
+    assert before.attainment is not None
+    assert after.attainment is not None
+    assert after.attainment <= before.attainment
+
+
+def test_all_limits_hold_together_and_only_what_we_cut_short_is_left_out() -> None:
+    """At the limit, above it, one token; error, refusal and timeout miss: three of seven, 0.3/s of 0.7/s."""
+    rows = [
+        ok(0, ttft_s=0.15, gaps_us=[40_000] * 3),
+        ok(1, ttft_s=0.2, gaps_us=[50_000] * 3),
+        ok(2, ttft_s=0.201, gaps_us=[10_000] * 3),
+        ok(3, ttft_s=0.1, gaps_us=[]),
+        failed(4),
+        failed(5, outcome=Outcome.REJECTED),
+        failed(6, outcome=Outcome.TIMEOUT_TOTAL),
+        failed(7, outcome=Outcome.ABORTED),
+    ]
+    found = of({"ttft": "200ms", "tpot": "50ms"}, *rows, rps=0.8)
+    assert (found.good, found.attainment, found.rps) == (3, 3 / 7, pytest.approx(0.3))
