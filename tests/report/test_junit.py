@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -29,11 +29,11 @@ SHAPE: dict[str, tuple[set[str], set[str], set[str]]] = {
 }
 
 
-def read(**changes: Any) -> ElementTree.Element:
-    return ElementTree.fromstring(junit(gate(**changes)))
+def read(**changes: Any) -> ET.Element:
+    return ET.fromstring(junit(gate(**changes)))
 
 
-def assert_shape(element: ElementTree.Element) -> None:
+def assert_shape(element: ET.Element) -> None:
     needed, allowed, children = SHAPE[element.tag]
     assert needed <= set(element.attrib) <= needed | allowed, element.tag
     for child in element:
