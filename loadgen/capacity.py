@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -12,8 +13,8 @@ import msgspec
 
 from loadgen import drive
 from loadgen.drive import Order
+from loadgen.edges import Search, Spent, between, crossing, settled
 from loadgen.laws import Closed
-from loadgen.edges import Search, Spent, between, crossing
 from loadgen.looks import Looks
 from loadgen.probe import Interrupted, Measure, Over, Probe, Probing
 from loadgen.run import Run, refuse_used, write_whole
@@ -98,7 +99,7 @@ def find_capacity(
             asked, over, folder, measure or _simulated, drive.new_run_id(asked.name), [*command]
         )
 
-        def told(probe: Probe, probes: Sequence[Probe]) -> None:
+        def told(probe: Probe, probes: Collection[Probe]) -> None:
             _conclude(found, probes)
             found.source, found.target, found.model, found.accelerators = probing.answered_by
             _write(found, folder)
@@ -197,14 +198,16 @@ def _write(found: Capacity, folder: Path) -> None:
 # --- what is concluded --------------------------------------------------------------------------------------
 
 
-def _conclude(found: Capacity, probes: Sequence[Probe]) -> None:
+def _conclude(found: Capacity, probes: Collection[Probe]) -> None:
     """Say of the search what its probes tell by now."""
     found.probes = sorted(probes, key=lambda p: p.load)
     found.requests = sum(p.requests for p in probes)
-    below, above = crossing(probes)
-    fails = [p.load for p in probes if p.verdict == "FAIL"]
-    found.high = min(fails, default=None)
-    passes = [p.load for p in probes if p.verdict == "PASS" and (found.high is None or p.load < found.high)]
+    telling = settled(found.probes)
+    below, above = crossing(telling)
+    if below is None or above is None:
+        below, above = crossing(probes)
+    found.high = min((p.load for p in telling if p.verdict == "FAIL"), default=None)
+    passes = [p.load for p in telling if p.verdict == "PASS" and p.load < (found.high or inf)]
     found.low = max(passes, default=None)
     found.load = None
     if below is not None and above is not None and above.excess is not None:
@@ -214,8 +217,8 @@ def _conclude(found: Capacity, probes: Sequence[Probe]) -> None:
     found.usd_per_million_output_tokens = below.usd_per_million_output_tokens if below else None
     found.undecided = [
         f"{p.load:g} {found.unit}: {p.reason}"
-        for p in found.probes
-        if p.verdict == "UNRESOLVED" and (found.low or 0) < p.load < (found.high or float("inf"))
+        for p in telling
+        if p.verdict == "UNRESOLVED" and (found.low or 0) < p.load < (found.high or inf)
     ]
     found.knee, found.above = _knee(found.probes), _above(found)
     found.answer, found.reason = _answer(found)
@@ -236,7 +239,7 @@ def _answer(found: Capacity) -> tuple[Answer, str]:
     return "UNRESOLVED", f"no load tried {' or '.join(lacking)} for certain"
 
 
-def _knee(probes: Sequence[Probe]) -> float | None:
+def _knee(probes: Collection[Probe]) -> float | None:
     """Kleinrock's: the load of the most power, completed per second over mean E2E."""
     powers = [(p.completed_rps / p.e2e_mean_s, p.load) for p in probes if p.completed_rps and p.e2e_mean_s]
     return max(powers)[1] if powers else None

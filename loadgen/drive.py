@@ -191,8 +191,8 @@ async def fire(
 ) -> Run:
     """The plan over HTTP at `target`. The folder is made as the run starts; what was measured is in it then.
 
-    `notes`: what is known of the run beforehand and kept with it. `looks`: may end it early, where one process
-    is the whole client.
+    `notes`: what is known of the run beforehand and kept with it. `looks`: may end it early, where the client
+    is one process.
 
     Raises what broke the run on our own side, after the records were saved.
     """

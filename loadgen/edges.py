@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, log, sqrt
 
 from loadgen.probe import Probe
 
 _HALVINGS = 10  # below a thousandth of the load to start from nothing is sought
 _LARGEST = 1e6
-_STRIDES = (2, 4, 8, 16, 32)  # from the crossing outwards, in steps of the resolution
+_COARSE = 4  # so much nearer the crossing is looked for by all repeats
+_STRIDES = (2, 4, 8, 16, 32, 64)  # from the crossing outwards, in steps of the resolution
 
 
-class Spent(Exception):
+class Spent(Exception):  # noqa: N818  an end, not an error
     """As many runs were made as there may be."""
 
 
-def crossing(probes: Sequence[Probe]) -> tuple[Probe | None, Probe | None]:
+def settled(probes: Collection[Probe]) -> list[Probe]:
+    """Those that tell most: of as many runs as any, or clear from one. The others showed where to look."""
+    most = max((p.runs for p in probes if not p.is_clear), default=0)
+    return [p for p in probes if p.runs >= most or p.is_clear]
+
+
+def crossing(probes: Collection[Probe]) -> tuple[Probe | None, Probe | None]:
     """The highest load that meets the SLOs below all that do not, and the lowest of those."""
     by_load = sorted(probes, key=lambda p: p.load)
     missed = next((place for place, p in enumerate(by_load) if not p.meets), len(by_load))
@@ -46,61 +53,73 @@ class Search:
     repeats: int
     most_runs: int
     whole: bool
-    told: Callable[[Probe, Sequence[Probe]], None]
+    told: Callable[[Probe, Collection[Probe]], None]
     probes: dict[float, Probe] = field(default_factory=dict)
 
     def run(self) -> None:
         """Raises Spent, and whatever `take` does."""
         if self._bracket():
-            self._narrow()
+            if self.repeats > 1:  # what one seed says is that seed's luck too: it shows where to look
+                self._narrow(1, _COARSE * self.resolution)
+            self._narrow(self.repeats, self.resolution)
             self._decide("PASS", -1)
             self._decide("FAIL", +1)
-            self._narrow()  # repeats may have moved the crossing
 
     # --- one load -------------------------------------------------------------------------------------------
 
     def _at(self, load: float, runs: int = 1) -> Probe:
-        load = max(1.0, round(load)) if self.whole else float(f"{load:.5g}")
+        load = self._rounded(load)
         known = self.probes.get(load)
         while known is None or known.runs < runs:
             if sum(p.runs for p in self.probes.values()) >= self.most_runs:
                 raise Spent
             known = self.probes[load] = self.take(load, 1 + (known.runs if known else 0))
-            self.told(known, [*self.probes.values()])
+            self.told(known, self.probes.values())
             if known.verdict == "INVALID" and known.runs == 1:
                 runs = max(runs, 2)  # maybe the machine hiccuped
         return known
+
+    def _repeated(self, load: float) -> Probe:
+        probe = self._at(load)
+        return probe if probe.is_clear else self._at(load, self.repeats)
+
+    def _rounded(self, load: float) -> float:
+        return max(1.0, round(load)) if self.whole else float(f"{load:.5g}")
 
     # --- the crossing ---------------------------------------------------------------------------------------
 
     def _bracket(self) -> bool:
         """Find a load that meets the SLOs and one that does not; False where either is not to be had."""
         load = self._at(self.start).load
-        while crossing([*self.probes.values()])[1] is None:
+        while crossing(self.probes.values())[1] is None:
             if load >= _LARGEST:
                 return False
             load = self._at(min(2 * load, _LARGEST)).load
-        while crossing([*self.probes.values()])[0] is None:
+        while crossing(self.probes.values())[0] is None:
             if load <= self.start / 2**_HALVINGS or (self.whole and load <= 1):
                 return False
             load = self._at(load / 2).load
         return True
 
-    def _narrow(self) -> None:
-        """Until what meets them and what does not are neighbours."""
+    def _narrow(self, runs: int, resolution: float) -> None:
+        """Until what meets them and what does not are that near, each told by so many runs."""
         for turn in range(1, 1000):
-            low, high = crossing([*self.probes.values()])
-            if low is None or high is None or self._are_near(low.load, high.load):
+            low, high = crossing(self.probes.values())
+            if low is None or high is None:
                 return
-            self._at(self._inside(low, high, bisect=turn % 3 == 0))
+            if lacking := [p for p in (low, high) if p.runs < runs and not p.is_clear]:
+                self._at(lacking[0].load, runs)
+            elif self._are_near(low.load, high.load, resolution):
+                return
+            else:
+                self._at(self._inside(low, high, 1 + 0.9 * resolution, bisect=turn % 3 == 0))
 
-    def _are_near(self, low: float, high: float) -> bool:
-        return high <= low * (1 + self.resolution) * (1 + 1e-9) or (self.whole and high - low <= 1)
+    def _are_near(self, low: float, high: float, resolution: float) -> bool:
+        return high <= low * (1 + resolution) * (1 + 1e-9) or (self.whole and high - low <= 1)
 
-    def _inside(self, low: Probe, high: Probe, *, bisect: bool) -> float:
-        """Where the crossing should be, but at least a step from either, so that the two may soon be one apart."""
-        middle = (low.load * high.load) ** 0.5
-        step = 1 + 0.9 * self.resolution
+    def _inside(self, low: Probe, high: Probe, step: float, *, bisect: bool) -> float:
+        """Where the crossing should be, but a step from either at least: the two may soon be one apart."""
+        middle = sqrt(low.load * high.load)
         if self.whole:
             guess = middle if bisect else between(low, high)
             return min(max(round(guess), low.load + 1), high.load - 1)
@@ -111,27 +130,22 @@ class Search:
     # --- the edges ------------------------------------------------------------------------------------------
 
     def _decide(self, verdict: str, towards: int) -> None:
-        """Go outwards from the crossing to the first load with that verdict, then repeat the one before it."""
-        low, high = crossing([*self.probes.values()])
+        """Go outwards from the crossing to the first load with that verdict, by all its repeats."""
+        low, high = crossing(settled(self.probes.values()))
         if low is None or high is None:
             return
-        last = low if towards < 0 else high
+        middle, step = between(low, high), (1 + self.resolution) ** towards
+        probe = low if towards < 0 else high
         for stride in _STRIDES:
-            if last.verdict in (verdict, "INVALID"):
+            if probe.verdict in (verdict, "INVALID"):
                 return
-            next_load = between(low, high) * (1 + self.resolution) ** (towards * stride)
-            if (next_load - last.load) * towards <= 0:
-                continue
-            if self._known_beyond(verdict, last.load, next_load, towards):
-                break
-            probe = self._at(next_load)
-            if probe.verdict == verdict:
-                break
-            last = probe
-        while last.verdict == "UNRESOLVED" and last.runs < self.repeats:
-            last = self._at(last.load, last.runs + 1)
+            ahead = self._rounded(middle * step**stride)
+            if (ahead - probe.load) * towards <= 0:
+                ahead = probe.load + towards if self.whole else probe.load * step
+            probe = self._repeated(self._known(probe.load, ahead, towards) or ahead)
 
-    def _known_beyond(self, verdict: str, start: float, end: float, towards: int) -> bool:
-        """Whether a load between the two has the verdict already."""
-        inner, outer = sorted((start * towards, end * towards))
-        return any(p.verdict == verdict and inner < p.load * towards <= outer for p in self.probes.values())
+    def _known(self, last: float, ahead: float, towards: int) -> float | None:
+        """The farthest load between the two that was probed already."""
+        inner, outer = last * towards, ahead * towards
+        found = [load * towards for load in self.probes if inner < load * towards <= outer]
+        return max(found) * towards if found else None

@@ -67,12 +67,17 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.folders)
 
     @property
+    def is_clear(self) -> bool:
+        """Whether more runs would tell nothing: it was decided early, or cannot be measured."""
+        return self.ended_early is not None or self.verdict == "INVALID"
+
+    @property
     def meets(self) -> bool:
         """Whether every point estimate is within its limit, the server keeping up."""
         return self.excess is not None and self.excess <= 0
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818  a wish, not an error
     """The user ended a probe, and the search with it."""
 
 
@@ -290,7 +295,7 @@ def _is_of_latency(result: SloResult) -> bool:
 
 
 def _beyond(result: SloResult) -> float | None:
-    """How far the figure is beyond its limit: above 0 it misses, and near 0 it is about linear in the load."""
+    """How far the figure is beyond its limit: a miss above 0, and about linear in the load near it."""
     if (value := result.value) is None:
         return None
     match parse(result.slo):

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from loadgen.capacity import Capacity
     from loadgen.gate import Gate
     from loadgen.stats.summary import Summary
 
@@ -66,3 +67,10 @@ def of_comparison(summaries: list[Summary]) -> Exit:
     if any(finding.name == OTHER_LENGTHS for summary in summaries for finding in summary.findings):
         codes.add(Exit.INVALID)
     return next((code for code in (Exit.INTERRUPTED, Exit.INVALID) if code in codes), Exit.OK)
+
+
+def of_capacity(found: Capacity) -> Exit:
+    """The code of a search: whether its answer has a PASS below and a FAIL above."""
+    if found.interrupted:
+        return Exit.INTERRUPTED
+    return Exit.OK if found.answer == "BOUNDED" else _OF_VERDICT[found.answer]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from loadgen.client import Counters, Stop
     from loadgen.client.preflight import Preflight
+    from loadgen.looks import Looks
 
 T = TypeVar("T")
 
@@ -111,8 +112,12 @@ async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "pr
     return Reached(target, key, found)
 
 
-async def fired(order: Order, reached: Reached | None, manner: Manner, title: str = "") -> Run:
+async def fired(
+    order: Order, reached: Reached | None, manner: Manner, title: str = "", *, looks: Looks | None = None
+) -> Run:
     """The order's plan, fired at the target or at the bundled engine, served for the occasion.
+
+    `looks`: may end it early.
 
     Raises ScenarioError before anything is sent or written.
     """
@@ -139,6 +144,7 @@ async def fired(order: Order, reached: Reached | None, manner: Manner, title: st
             stop=stop,
             is_bundled=is_bundled,
             notes=notes,
+            looks=looks,
         )
 
 
@@ -160,7 +166,7 @@ def carried_out(order: Order, manner: Manner, *, virtual: bool) -> Run:
     return simulated(order) if virtual else run_async(over_http())
 
 
-def simulated(order: Order, *, trace: bool = False) -> Run:
+def simulated(order: Order, *, trace: bool = False, looks: Looks | None = None) -> Run:
     """The order's plan in virtual time. Ctrl-C or SIGTERM ends it there; what has ended is kept."""
     asked: list[int] = []
 
@@ -170,7 +176,7 @@ def simulated(order: Order, *, trace: bool = False) -> Run:
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return simulate(order, lambda: bool(asked), trace=trace)
+        return simulate(order, lambda: bool(asked), trace=trace, looks=looks)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadgen.calibrate import Calibration
+from loadgen.capacity import Capacity
 from loadgen.compare import Comparison
 from loadgen.gate import Gate
 from loadgen.grid import Ran
 from loadgen.report import (
     calibration_view,
+    capacity_view,
     comparison_view,
     engine_view,
     gate_view,
@@ -141,9 +143,11 @@ def print_repeats(summaries: list[Summary], asked: int, console: Console, *, fol
     """The runs that were made, of so many of one plan."""
     signs.allow(console.file)
     _table(console, repeats_view.repeats(summaries))
+    for trouble in repeats_view.troubles(summaries):
+        _sentence(console, trouble, "bold yellow")
     if len(summaries) < asked:
         _sentence(console, f"{len(summaries)} of {asked} runs were made.", "bold yellow")
-    _list(console, "Files", [f"{folder} a run folder each"])
+    _list(console, "Files", [f"{folder} a run folder each, for loadgen report and loadgen gate"])
 
 
 def print_gate(found: Gate, console: Console) -> None:
@@ -159,6 +163,22 @@ def print_gate(found: Gate, console: Console) -> None:
         _sentence(console, note, "bold yellow")
     for table in gate_view.tables(found):
         _table(console, table)
+
+
+def print_capacity(found: Capacity, console: Console, *, folder: str) -> None:
+    """The answer first, then what lies around it, and every load that was probed."""
+    signs.allow(console.file)
+    word, said = capacity_view.headline(found)
+    _headline(console, word, said, VERDICTS.get(word, "bold green"))
+    for sentence in capacity_view.sentences(found):
+        _sentence(console, sentence)
+    _table(console, capacity_view.curve(found))
+    if picture := capacity_view.picture(found, console.width):
+        console.print()
+    for line in picture:
+        console.out(line, highlight=False)
+    _list(console, "Undecided", found.undecided)
+    _list(console, "Files", [f"{folder} capacity.json, and a run folder each"])
 
 
 def print_tables(tables: list[Table], console: Console) -> None:

@@ -1,0 +1,138 @@
+"""`loadgen capacity`: the highest load that meets the SLOs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loadgen.cli import options
+
+if TYPE_CHECKING:
+    from loadgen.capacity import Capacity
+    from loadgen.cli.firing import Manner
+    from loadgen.cli.words import Words
+    from loadgen.probe import Measure, Probe
+    from loadgen.scenario import Scenario
+
+
+def capacity(
+    ctx: typer.Context,
+    scenario: Annotated[
+        str, typer.Argument(help="A scenario file, or the name of a shipped one. Flags are laid over it.")
+    ],
+    slo: options.Slo = None,
+    goodput: options.Goodput = None,
+    policy: options.Policy = None,
+    over: Annotated[
+        str | None,
+        typer.Option(help="What is raised: rate, or concurrency (closed loop). Default: what the load has."),
+    ] = None,
+    resolution: Annotated[
+        float, typer.Option(min=0.001, max=1, help="How near the edges of the answer are sought, as a share.")
+    ] = 0.02,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=100, help="Runs at one load at most, near the edges; seeds go up.")
+    ] = 3,
+    most_runs: Annotated[int, typer.Option(min=2, max=1000, help="Runs in all at most.")] = 60,
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", "--url", help="The server. Without one the bundled engine answers."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model name; picked when the server has only one.")
+    ] = None,
+    request_rate: options.RequestRate = None,
+    num_prompts: options.NumPrompts = None,
+    duration: options.Duration = None,
+    warmup: options.Warmup = None,
+    seed: options.Seed = None,
+    warm: options.Warm = None,
+    clock: options.Clock = None,
+    processes: options.Processes = None,
+    no_preflight: options.NoPreflight = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="A new folder, or that of an earlier search: it then goes on. Default a new one in runs/.",
+        ),
+    ] = None,
+    virtual: options.Virtual = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find the highest load that meets the SLOs.
+
+    One plan, scaled in time: loadgen capacity poisson-chat --virtual --slo 'p99(ttft) <= 500ms'
+
+    Exit codes: 0 bounded by a PASS and a FAIL, 1 the lowest load fails, 3 an edge is undecided, 4 nothing
+    could be trusted.
+    """
+    from loadgen import drive
+    from loadgen.capacity import find_capacity
+    from loadgen.cli.argv import command_line
+    from loadgen.cli.exits import of_capacity
+    from loadgen.cli.firing import Manner
+    from loadgen.cli.flags import overlay
+    from loadgen.cli.words import Words
+    from loadgen.scenario import ScenarioError
+
+    asked = overlay(scenario, ctx.params)
+    if over not in (None, "rate", "concurrency"):
+        raise ScenarioError(f"--over {over}: choose rate or concurrency")
+    if asked.variants or asked.vary:
+        key = "variants" if asked.variants else "vary"
+        raise ScenarioError(f"{scenario}: {key}: a capacity is of one setting: leave {key} out")
+    if virtual and asked.target is not None:
+        raise ScenarioError("--virtual simulates the bundled engine: it cannot stand beside a target")
+    words = Words(as_json, quiet)
+    folder = out or drive.RUNS / drive.new_run_id(f"{asked.name}-capacity")
+    manner = Manner(words.progress, quiet, not no_preflight)
+    found = find_capacity(
+        asked,
+        over=over,  # type: ignore[arg-type]
+        out=folder,
+        measure=measuring(asked, manner, virtual=virtual),
+        resolution=resolution,
+        repeats=repeats,
+        most_runs=most_runs,
+        command=command_line(),
+        on_probe=lambda probe, so_far: words.say(line(probe, so_far)),
+    )
+    show(found, words, str(folder))
+    raise typer.Exit(of_capacity(found))
+
+
+def measuring(scenario: Scenario, manner: Manner, *, virtual: bool) -> Measure:
+    """How a probe is measured: simulated, or fired at a target that is looked at once, beforehand.
+
+    Raises ScenarioError or Unreachable.
+    """
+    from loadgen.cli.firing import fired, reach, refuse_impossible, run_async, simulated
+    from loadgen.workload import draw
+
+    if virtual:
+        return lambda order, looks: simulated(order, looks=looks)
+    plan = draw(scenario)
+    refuse_impossible(scenario, plan)
+    reached = run_async(reach(scenario, plan, manner))
+    return lambda order, looks: run_async(fired(order, reached, manner, order.folder.name, looks=looks))
+
+
+def line(probe: Probe, so_far: Capacity) -> str:
+    """What came of a probe, as it goes."""
+    why = probe.ended_early or probe.reason or (f"nearest its limit: {probe.limiting}")
+    again = f", {probe.runs} runs" if probe.runs > 1 else ""
+    return f"{probe.load:.4g} {so_far.unit}{again}: {probe.verdict}, {why}"
+
+
+def show(found: Capacity, words: Words, folder: str) -> None:
+    from loadgen.capacity import to_json
+    from loadgen.report.terminal import print_capacity
+
+    print_capacity(found, words.results, folder=folder)
+    if words.as_json:
+        words.document(to_json(found).decode())

@@ -1,0 +1,130 @@
+"""What is said about a search for capacity: the answer, the curve as a table and as a picture."""
+
+from __future__ import annotations
+
+from math import log
+
+from loadgen.capacity import Capacity
+from loadgen.probe import Probe
+from loadgen.report.figures import INFINITE, UNDEFINED, number, percent
+from loadgen.report.tables import SOURCES, Column, Table
+from loadgen.slo import POOLED, AllWithin, Mean, Within, parse
+
+MARKS = {"PASS": "P", "FAIL": "F", "UNRESOLVED": "?", "INVALID": "!"}
+LINES = 9
+_MARGIN = 11  # of the picture, for what stands at its axis
+
+
+def headline(found: Capacity) -> tuple[str, str]:
+    """The answer: a word, and the load."""
+    if found.load is None:
+        return found.answer, found.reason
+    edges = [f"{edge:.4g}" if edge is not None else UNDEFINED for edge in (found.low, found.high)]
+    many = found.accelerators or 1
+    each = f", {found.load / many:.3g} an accelerator" if many > 1 else ""
+    said = f"capacity {found.load:.4g} {found.unit}, in [{edges[0]}, {edges[1]}]{each}"
+    return found.answer, said if found.answer == "BOUNDED" else f"{said}: {found.reason}"
+
+
+def sentences(found: Capacity) -> list[str]:
+    """What the answer rests on, and what lies around it."""
+    source = SOURCES[found.source] if found.source else "nothing was measured"
+    runs = sum(p.runs for p in found.probes)
+    said = [f"{found.name}, {source}: {runs} runs at {len(found.probes)} loads, {found.requests:,} requests."]
+    if found.limiting:
+        said.append(f"Missed first: {found.limiting}.")
+    if found.usd_per_million_output_tokens is not None:
+        said.append(f"A million output tokens cost ${found.usd_per_million_output_tokens:.3g} there.")
+    if found.knee is not None:
+        said.append(f"Knee: {found.knee:.4g} {found.unit}, the load of most completed/s over mean E2E.")
+    if found.above:
+        said.append(f"Above: {found.above}.")
+    if found.interrupted:
+        said.append("The search was interrupted: the same command goes on from here.")
+    return said
+
+
+def curve(found: Capacity) -> Table:
+    """A row a load."""
+    columns = [
+        Column(found.unit),
+        Column("verdict", "label"),
+        Column("runs", drop=4),
+        Column("completed /s", drop=3),
+        Column("tokens/s", drop=2),
+        Column("TTFT p50, ms", drop=5),
+        Column("TTFT p99, ms"),
+        Column("ITL p99, ms", drop=1),
+        Column("E2E p50, s", drop=6),
+        Column("good", drop=8),
+        Column("rejected", drop=7),
+    ]
+    notes = [
+        "p50, p99: adjusted, over all offered requests, a failed one being infinitely late.",
+        "PASS, FAIL: by every run at that load together, with 95 % confidence. *: ended early, once clear.",
+    ]
+    return Table("Latency by load", columns, [_row(p) for p in found.probes], notes)
+
+
+def _row(p: Probe) -> list[str]:
+    return [
+        f"{p.load:.4g}",
+        p.verdict + ("*" if p.ended_early else ""),
+        str(p.runs),
+        number(p.completed_rps),
+        number(p.output_tokens_per_s),
+        _late(p, p.ttft_p50_s, 1e3),
+        _late(p, p.ttft_p99_s, 1e3),
+        number(None if p.itl_p99_s is None else p.itl_p99_s * 1e3),
+        _late(p, p.e2e_p50_s, 1),
+        percent(p.attainment, p.requests),
+        percent(p.rejection_rate, p.requests),
+    ]
+
+
+def _late(p: Probe, value_s: float | None, scale: float) -> str:
+    if value_s is None:
+        return INFINITE if p.requests else UNDEFINED
+    return number(value_s * scale)
+
+
+def picture(found: Capacity, columns: int) -> list[str]:
+    """The figure that limits, by load, logarithmic: a letter a load."""
+    title, field = _limiting(found)
+    points = [(p.load, value, MARKS[p.verdict]) for p in found.probes if (value := getattr(p, field))]
+    if len(points) < 2:
+        return []
+    width = min(columns, 100) - _MARGIN - 1
+    lowest, highest = min(y for _, y, _ in points), max(y for _, y, _ in points)
+    first, last = points[0][0], points[-1][0]
+    grid = [[" "] * width for _ in range(LINES)]
+    for x, y, mark in points:
+        grid[-1 - _place(y, lowest, highest, LINES)][_place(x, first, last, width)] = mark
+    labels = {0: number(highest * 1e3), LINES - 1: number(lowest * 1e3)}
+    lines = [f"{labels.get(i, ''):>{_MARGIN - 2}} |{''.join(row).rstrip()}" for i, row in enumerate(grid)]
+    axis = f"{first:.4g}".ljust(width - 8) + f"{last:.4g}".rjust(8)
+    return [
+        *lines,
+        " " * (_MARGIN - 1) + "+" + "-" * width,
+        " " * _MARGIN + axis,
+        f"{title}, ms, by {found.unit}, logarithmic. P passes, F fails, ? undecided, ! no trust",
+    ]
+
+
+def _place(value: float, low: float, high: float, cells: int) -> int:
+    return round((cells - 1) * log(value / low) / log(high / low)) if high > low else 0
+
+
+def _limiting(found: Capacity) -> tuple[str, str]:
+    """The figure to draw: that of the metric which is limited."""
+    try:
+        slo = parse(found.limiting or "")
+    except ValueError:
+        return "E2E p99", "e2e_p99_s"
+    metrics = [*slo.limits] if isinstance(slo, Within) else []
+    metrics = [slo.metric] if isinstance(slo, AllWithin | Mean) else metrics
+    if "ttft" in metrics:
+        return "TTFT p99", "ttft_p99_s"
+    if metrics and metrics[0] in POOLED:
+        return "ITL p99", "itl_p99_s"
+    return "E2E p99", "e2e_p99_s"
