@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import fmean, stdev
 
+from loadgen.report import summary_view
 from loadgen.report.figures import INFINITE, UNDEFINED, number, percent
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.stats.summary import Summary
@@ -26,6 +27,19 @@ def repeats(summaries: list[Summary]) -> Table:
         "spread: standard deviation between the runs / their mean: a smaller change is noise.",
     ]
     return Table(f"Runs of one plan ({SOURCES[summaries[0].source]})", columns, rows, notes)
+
+
+def troubles(summaries: list[Summary]) -> list[str]:
+    """Why a run cannot be trusted, and what it does not hold, run by run."""
+    said = []
+    for place, s in enumerate(summaries, 1):
+        invalid = [finding for finding in s.findings if finding.effect == "invalid"]
+        said += [f"run {place} INVALID: {' '.join(summary_view.finding(finding))}" for finding in invalid]
+        missed = [slo for slo in s.slos if slo.verdict != "PASS"]
+        said += [
+            f"run {place} {slo.verdict}: {slo.class_ or ''} {slo.slo}".replace("  ", " ") for slo in missed
+        ]
+    return said
 
 
 def _row(place: int, s: Summary) -> list[str]:

@@ -89,7 +89,7 @@ def test_an_interrupted_series_judges_nothing(tmp_path: Path, monkeypatch: pytes
     simulate = drive.simulate
     monkeypatch.setattr(
         "loadgen.cli.firing.simulate",
-        lambda order, _asked, trace: simulate(order, lambda: order.folder.name == "2", trace=trace),
+        lambda order, _asked, **more: simulate(order, lambda: order.folder.name == "2", **more),
     )
     ended = gate(tmp_path, "--between", "old", "same")
     assert ended.exit_code == 130

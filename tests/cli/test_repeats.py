@@ -76,8 +76,10 @@ def test_as_json_the_summaries_stand_alone_on_stdout(tmp_path: Path) -> None:
 
 
 def test_the_worst_run_decides_the_code(tmp_path: Path) -> None:
-    """Here all miss a limit that no run can hold."""
-    assert run(tmp_path, text=f"{SCENARIO}slos: [p50(ttft) <= 1us]\n").exit_code == 1
+    """Here all miss a limit that no run can hold, and each is named with it."""
+    ended = run(tmp_path, text=f"{SCENARIO}slos: [p50(ttft) <= 1us]\n")
+    assert ended.exit_code == 1
+    assert all(f"run {number} FAIL: p50(ttft) <= 1us" in ended.stdout for number in (1, 2, 3))
 
 
 def test_an_interrupted_run_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +87,7 @@ def test_an_interrupted_run_is_the_last(tmp_path: Path, monkeypatch: pytest.Monk
     simulate = drive.simulate
     monkeypatch.setattr(
         "loadgen.cli.firing.simulate",
-        lambda order, _asked, trace: simulate(order, lambda: order.folder.name == "2", trace=trace),
+        lambda order, _asked, **more: simulate(order, lambda: order.folder.name == "2", **more),
     )
     ended = run(tmp_path)
     assert ended.exit_code == 130
