@@ -92,8 +92,7 @@ def _much(c: Change, change: float) -> str:
 
 
 def _hundredths(change: float) -> str:
-    shown = f"{100 * change:.1f}".removesuffix(".0")
-    return "0" if shown == "-0" else shown
+    return f"{100 * change:.1f}".removesuffix(".0")
 
 
 def promise(g: Gate, run_id: str, result: SloResult) -> str:
@@ -130,10 +129,11 @@ def source(g: Gate) -> str:
 
 
 def _row(c: Change) -> list[str]:
-    shares = [
-        UNDEFINED if x is None else _hundredths(x) for x in (c.change, c.low, c.high, c.allowed, c.detectable)
-    ]
-    return [c.label, shown(c.unit, c.baseline), shown(c.unit, c.candidate), *shares, c.verdict]
+    worse, least, most, detectable = (
+        UNDEFINED if x is None else f"{100 * x:.1f}" for x in (c.change, c.low, c.high, c.detectable)
+    )
+    sides = [shown(c.unit, c.baseline), shown(c.unit, c.candidate)]
+    return [c.label, *sides, worse, least, most, _hundredths(c.allowed), detectable, c.verdict]
 
 
 def slos(g: Gate) -> Table | None:

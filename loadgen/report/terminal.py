@@ -156,7 +156,7 @@ def print_gate(found: Gate, console: Console) -> None:
     word, said = gate_view.verdict(found)
     _headline(console, word, said, VERDICTS[word])
     for word, said in gate_view.reasons(found):
-        _headline(console, f"  {word}", said, VERDICTS[word])
+        _headline(console, word, said, VERDICTS[word], indent=2)
     for said in gate_view.sides(found):
         _sentence(console, said)
     for note in gate_view.notes(found):
@@ -242,10 +242,10 @@ def _by_width(c: Comparison, width: int) -> list[Table]:
 # --- setting --------------------------------------------------------------------------------------
 
 
-def _headline(console: Console, word: str, said: str, style: str) -> None:
+def _headline(console: Console, word: str, said: str, style: str, indent: int = 0) -> None:
     from rich.text import Text
 
-    _wrapped(console, Text.assemble((word, style), f"  {said}"), indent=0)
+    _wrapped(console, Text.assemble((word, style), f"  {said}"), indent)
 
 
 def _finding(console: Console, finding: Finding) -> None:
