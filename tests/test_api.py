@@ -89,9 +89,9 @@ def test_a_scenario_is_asked_for_by_any_of_its_forms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "changes", "rule"),
     [
-        ({"load": {"arivals": 1}}, None, "did you mean arrivals?"),
+        ({"load": {"arivals": 1}}, None, r"did you mean arrivals\?"),
         (CHAT, {"load.arrivals.rate": "fast"}, r"\(changes, load.arrivals.rate: 'fast'\)"),
-        ("quickstrt", None, "did you mean quickstart?"),
+        ("quickstrt", None, r"did you mean quickstart\?"),
     ],
 )
 def test_a_mistake_is_named(asked: Any, changes: dict[str, Any] | None, rule: str) -> None:
@@ -147,7 +147,7 @@ def test_what_is_not_one_simulation_is_refused(more: dict[str, Any], rule: str) 
 
 
 def test_an_assertion_that_fails_says_what_was_found() -> None:
-    """4 tokens in steps of 10 ms last 40 ms: within 50 ms is kept, within 30 ms is not; the words name both."""
+    """4 tokens in steps of 10 ms last 40 ms: within 50 ms is kept, within 30 ms is not."""
     found = simulate(CHAT)
     good = judge(found, "p99(e2e) <= 50ms")
     assert good.passed
@@ -172,7 +172,7 @@ def test_the_scenarios_own_slos_are_judged_by_where_no_others_are_given() -> Non
     assert judge(simulate(CHAT | {"slos": ["p99(e2e) <= 50ms"]})).passed
     with pytest.raises(ScenarioError, match="there is none to judge by"):
         judge(simulate(CHAT))
-    with pytest.raises(ScenarioError, match="did you mean ttft?"):
+    with pytest.raises(ScenarioError, match=r"did you mean ttft\?"):
         judge(simulate(CHAT), "p99(tftt) <= 1s")
 
 
@@ -185,9 +185,7 @@ def test_runs_of_one_plan_are_compared_and_of_two_are_not() -> None:
     assert row.ratios["chat 2"] == pytest.approx(0.5)
     assert [*compare(slow, fast, names=["old", "new"]).variants] == ["old", "new"]
     with pytest.raises(ScenarioError, match="another plan"):
-        compare(
-            slow, simulate(read_scenario(CHAT, {"seed": 9, "load.arrivals": {"kind": "poisson", "rate": 5}}))
-        )
+        compare(slow, simulate(read_scenario(CHAT, {"load.num_requests": 300})))
     with pytest.raises(ScenarioError, match="2 runs need as many different names"):
         compare(slow, fast, names=["a", "a"])
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from loadgen.cli.exits import Exit, of_capacity, worst
 from loadgen.scenario import Scenario, ScenarioError
 
 if TYPE_CHECKING:
     from loadgen.capacity import Capacity
+    from loadgen.cli.words import Words
     from loadgen.grid import Cell
     from loadgen.replicas import Replicas
+    from loadgen.report.tables import Table
 
 For = Annotated[
     str | None,
@@ -106,6 +111,73 @@ def settings(scenario: Scenario, texts: list[str]) -> list[Cell]:
             f"--param {of_engine[0]}: the engine is the bundled one, and a target answers here"
         )
     return cells(scenario.model_copy(update={"vary": values}), scenario.name, by="--param")
+
+
+def search_settings(
+    cells: list[Cell],
+    find: Callable[[Scenario, Path], Capacity],
+    asked: Day | None,
+    words: Words,
+    folder: Path,
+) -> Exit:
+    """Search each setting in a folder of its own below `folder`; show which holds most.
+
+    The code is that of the best one's search; of the worst, where none holds any load.
+    """
+    from loadgen.report.planning_view import settings as table
+    from loadgen.report.terminal import print_tables
+    from loadgen.run import write_whole
+    from loadgen.sweep import sweep
+
+    def searched(cell: Cell) -> Capacity:
+        words.say(f"{cell.name}:")
+        return find(cell.scenario, folder / cell.name)
+
+    found = sweep(cells, searched)
+    capacities = [setting.capacity for setting in found.settings]
+    best = None if found.best is None else capacities[found.best]
+    plan = asked.replicas(best) if asked and best else None
+    print_tables([table(found), *_tables(plan)], words.results)
+    write_whole(folder / "sweep.json", _json(found))
+    _kept(plan, folder)
+    words.say(f"every search: {folder}/*/capacity.json; this table: {folder / 'sweep.json'}")
+    if words.as_json:
+        words.document(_json({"sweep": found, "replicas": plan} if asked else found).decode())
+    codes = [of_capacity(one) for one in capacities]
+    return worst(codes) if best is None or Exit.INTERRUPTED in codes else of_capacity(best)
+
+
+def show_day(found: Capacity, asked: Day, words: Words, folder: Path) -> None:
+    """The capacity, then what the day takes of it."""
+    from loadgen.report.terminal import print_capacity, print_tables
+
+    plan = asked.replicas(found)
+    print_capacity(found, words.results, folder=str(folder))
+    print_tables(_tables(plan), words.results)
+    if plan is None:
+        words.say("no load passed: there is no capacity to plan replicas with")
+    _kept(plan, folder)
+    if words.as_json:
+        words.document(_json({"capacity": found, "replicas": plan}).decode())
+
+
+def _tables(plan: Replicas | None) -> list[Table]:
+    from loadgen.report.planning_view import hours
+
+    return [] if plan is None else [hours(plan)]
+
+
+def _kept(plan: Replicas | None, folder: Path) -> None:
+    from loadgen.run import write_whole
+
+    if plan is not None:
+        write_whole(folder / "replicas.json", _json(plan))
+
+
+def _json(value: object) -> bytes:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
 def _values(text: str) -> tuple[str, tuple[Any, ...]]:

@@ -18,7 +18,7 @@ def hours(plan: Replicas) -> Table:
         Column(f"peak, {plan.unit}"),
         Column("replicas"),
         Column("busy at peak"),
-        Column("", "label", drop=1),
+        Column("of the most", "label", drop=1),
     ]
     rows = [
         [
@@ -58,7 +58,7 @@ def settings(sweep: Sweep) -> Table:
         Column(f"capacity, {first.capacity.unit}"),
         Column("at least"),
         Column("below"),
-        Column("", "label"),
+        Column("rank", "label"),
         Column("limited by", "words", drop=1),
         Column("answer", "label", drop=2),
         Column("requests", drop=3),
