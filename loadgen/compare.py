@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -20,7 +21,7 @@ Unit = Literal["s", "s/token", "tokens/s", "requests/s", "share"]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one variant's figures come from, and whether they can be trusted."""
+    """Where one variant's figures come from, whether they can be trusted, and how many SLOs it met."""
 
     source: Literal["http", "virtual", "merged"]
     target: str
@@ -28,6 +29,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     validity: Literal["VALID", "INVALID"]
     offered: int
     ok: int
+    slos: str = ""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +107,13 @@ def _refuse_other_plans(baseline: str, digests: dict[str, str]) -> None:
 
 def _side(s: Summary) -> Side:
     return Side(
-        source=s.source, target=s.target, model=s.model, validity=s.validity, offered=s.offered, ok=_ok(s)
+        source=s.source,
+        target=s.target,
+        model=s.model,
+        validity=s.validity,
+        offered=s.offered,
+        ok=_ok(s),
+        slos=", ".join(f"{verdict} {n}" for verdict, n in Counter(r.verdict for r in s.slos).items()),
     )
 
 

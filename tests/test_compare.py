@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loadgen.compare import Comparison, Row, compare
 from loadgen.scenario import ScenarioError
-from loadgen.stats.summary import Finding, Goodput, Summary
+from loadgen.stats.summary import Finding, Goodput, SloResult, Summary, Verdict
 from tests.report.summaries import distribution, metrics, nothing, summary
 
 DIGEST = "5f" * 32
@@ -182,3 +182,17 @@ def test_a_comparison_is_strict_json_and_comes_back() -> None:
     """Undefined figures are null, and decoding gives the same value."""
     c = compared(a=with_e2e(None), b=burst(900.0))
     assert msgspec.json.decode(msgspec.json.encode(c), type=Comparison) == c
+
+
+def test_each_side_says_how_its_slos_fared() -> None:
+    """So many of each verdict; nothing where none was promised."""
+    verdicts: tuple[Verdict, ...] = ("PASS", "FAIL", "PASS")
+    promised = [
+        SloResult(
+            slo="p99(ttft) <= 1s", verdict=verdict, reason="", value=None, low=None, high=None, n=0,
+            n_effective=None, n_to_decide=None,
+        )
+        for verdict in verdicts
+    ]  # fmt: skip
+    c = compared(a=summary(slos=promised), b=summary())
+    assert (c.variants["a"].slos, c.variants["b"].slos) == ("PASS 2, FAIL 1", "")

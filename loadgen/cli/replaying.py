@@ -28,13 +28,13 @@ def refuse_shaping(params: dict[str, Any], beside: str) -> None:
 
 
 def planned(scenario: str | None, params: dict[str, Any]) -> tuple[Plan, Scenario]:
-    """The plan of a scenario with flags laid over it; or the one in a plan file, as it stands there."""
+    """The plan of a scenario with flags laid over it; or the one in a plan file, held to what flags ask."""
     if scenario is None or not plan_file.is_plan_file(scenario):
         asked = overlay(scenario, params)
         return workload.draw(asked), asked
     refuse_shaping(params, scenario)
     kept = plan_file.read(Path(scenario))
-    return kept.plan, kept.scenario
+    return kept.plan, laid(kept.scenario, params)
 
 
 def replayed(file: str, scenario: str | None, params: dict[str, Any]) -> tuple[Scenario, Plan]:

@@ -12,12 +12,14 @@ ARROWS = {"higher": "↑", "lower": "↓"}
 
 def sides(c: Comparison) -> Table:
     """Each variant's source and standing."""
+    promised = any(v.slos for v in c.variants.values())
     rows = [
         [
             name,
             SOURCES[v.source],
             v.validity,
             f"{v.ok:,} of {v.offered:,}",
+            *([v.slos] if promised else []),
             clean(v.target),
             clean(v.model or UNDEFINED),
         ]
@@ -25,6 +27,7 @@ def sides(c: Comparison) -> Table:
     ]
     columns = [
         Column("variant", "label"), Column("source", "words"), Column("validity", "label"), Column("ok"),
+        *([Column("SLOs", "words")] if promised else []),
         Column("target", "words", drop=1), Column("model", "words", drop=2),
     ]  # fmt: skip
     return Table("Variants", columns, rows)

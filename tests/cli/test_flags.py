@@ -271,3 +271,65 @@ def test_a_count_that_is_no_whole_number_is_refused_as_in_a_file(
         main()
     assert ended.value.code == 2
     assert "must be a whole number, not '1e3'" in capsys.readouterr().err
+
+
+def test_slos_of_the_command_line_stand_beside_those_of_the_file(file: str) -> None:
+    """Those of the file first; sets by their name; --policy how they are judged."""
+    Path(file).write_text(YAML + "slos: [p99(e2e) <= 9s]\n")
+    asked = flags.overlay(
+        file, {"slo": ["p99(ttft) <= 500ms + 0.1ms/token", "distserve-opt-13b-sharegpt"], "policy": "point"}
+    )
+    assert asked.slos == ("p99(e2e) <= 9s", "p99(ttft) <= 500ms + 0.1ms/token", "distserve-opt-13b-sharegpt")
+    assert (asked.policy, flags.overlay(file, {}).policy) == ("point", "interval")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"slo": ["p99(ttf) <= 1s"]}, r"^--slo: unknown metric 'ttf': did you mean ttft\?$"),
+        ({"slo": ["p100(ttft) <= 1s"]}, "--slo: p100 is no percentile"),
+        ({"slo": ["p99(ttft) <= 5/s"]}, "--slo: '5/s' is not a duration"),
+        ({"slo": ["goodput >= 1/s"]}, "--slo: goodput counts good requests: say in goodput what one is"),
+        ({"slo": ["share(fluidity>=0.9) >= 99%"]}, "--slo: fluidity counts deadlines"),
+        ({"slo": ["mlperf-llama2"]}, "--slo: .* did you mean mlperf-llama2-70b-server"),
+        ({"policy": "pont"}, "--policy: unknown value 'pont', did you mean point"),
+        ({"goodput": ["ttft:500ms + 1/token"]}, "--goodput: '1' is not a duration"),
+    ],
+)
+def test_what_is_wrong_with_a_promise_is_told_with_its_flag(
+    file: str, given: dict[str, object], words: str
+) -> None:
+    """In one line."""
+    with pytest.raises(ScenarioError, match=words) as told:
+        flags.overlay(file, given)
+    assert "\n" not in str(told.value)
+
+
+def test_a_goodput_flag_may_grow_with_the_prompt(file: str) -> None:
+    """As in a scenario."""
+    asked = flags.overlay(file, {"goodput": ["ttft:500ms+0.2ms/token", "tpot:50"]})
+    assert asked.goodput is not None
+    assert asked.goodput.ttft == (0.5, 0.0002)
+
+
+def test_several_slos_may_follow_one_flag() -> None:
+    """What has a sign is an SLO, and a scenario's name is none."""
+    words = [
+        "run",
+        "--slo",
+        "p99(ttft) <= 1s",
+        "goodput>=1/s",
+        "mine.yaml",
+        "--slo",
+        "mlperf-llama2-70b-server",
+    ]
+    assert argv.joined(words) == [
+        "run",
+        "--slo",
+        "p99(ttft) <= 1s",
+        "--slo",
+        "goodput>=1/s",
+        "mine.yaml",
+        "--slo",
+        "mlperf-llama2-70b-server",
+    ]

@@ -200,3 +200,10 @@ def test_a_grid_is_told_and_checked_before_anything_is_run(tmp_path: Path) -> No
     wrong = loadgen("plan", str(path))
     assert isinstance(wrong.exception, ScenarioError)
     assert "did you mean arrivals?" in str(wrong.exception)
+
+
+def test_an_slo_of_the_command_line_is_told_of_a_plan_that_was_kept(asked: str) -> None:
+    """Beside those that the file has: whether so many requests can decide it."""
+    done = loadgen("plan", kept(asked), "--slo", "p50(ttft) <= 1s", "--slo", "mlperf-llama2-70b-server")
+    assert done.exit_code == 0, done.output
+    assert "p99(tpot) <= 200ms: 40 requests cannot show it: it takes 459" in " ".join(done.output.split())
