@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loadgen.cli import options
+from loadgen.cli import options, planning
 
 if TYPE_CHECKING:
     from loadgen.capacity import Capacity
@@ -36,6 +36,12 @@ def capacity(
         int, typer.Option(min=1, max=100, help="Runs at one load at most, near the edges; seeds go up.")
     ] = 3,
     most_runs: Annotated[int, typer.Option(min=2, max=1000, help="Runs in all at most.")] = 60,
+    param: planning.Param = None,
+    for_: planning.For = None,
+    hour: planning.Hour = None,
+    headroom: planning.Headroom = None,
+    replicas_min: planning.ReplicasMin = None,
+    usd_per_hour: planning.UsdPerHour = None,
     base_url: Annotated[
         str | None,
         typer.Option("--base-url", "--url", help="The server. Without one the bundled engine answers."),
@@ -91,18 +97,29 @@ def capacity(
     words = Words(as_json, quiet)
     folder = out or drive.RUNS / drive.new_run_id(f"{asked.name}-capacity")
     manner = Manner(words.progress, quiet, not no_preflight)
-    found = find_capacity(
-        asked,
-        over=over,  # type: ignore[arg-type]
-        out=folder,
-        measure=measuring(asked, manner, virtual=virtual),
-        resolution=resolution,
-        repeats=repeats,
-        most_runs=most_runs,
-        command=command_line(),
-        on_probe=lambda probe, so_far: words.say(line(probe, so_far)),
-    )
-    show(found, words, str(folder))
+    day = planning.day(asked, ctx.params)
+
+    def find(scenario: Scenario, out: Path) -> Capacity:
+        return find_capacity(
+            scenario,
+            over=over,  # type: ignore[arg-type]
+            out=out,
+            measure=measuring(scenario, manner, virtual=virtual),
+            resolution=resolution,
+            repeats=repeats,
+            most_runs=most_runs,
+            command=command_line(),
+            on_probe=lambda probe, so_far: words.say(line(probe, so_far)),
+        )
+
+    if param:
+        cells = planning.settings(asked, param)
+        raise typer.Exit(planning.search_settings(cells, find, day, words, folder))
+    found = find(asked, folder)
+    if day:
+        planning.show_day(found, day, words, folder)
+    else:
+        show(found, words, str(folder))
     raise typer.Exit(of_capacity(found))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loadgen.capacity import Capacity
+from loadgen.cli.app import app
 from loadgen.cli.planning import day, settings
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.sweep import ranked, sweep
@@ -139,3 +141,52 @@ def test_a_search_that_was_interrupted_is_the_last() -> None:
         {"engine.max_sequences": 2},
     ]
     assert swept.best == 1
+
+
+SMALL = """
+seed: 2
+engine: {max_sequences: 1, cost: {kind: fixed, step: 40ms}}
+load: {arrivals: {kind: constant, rate: 10/s}, num_requests: 200, output_tokens: 1, prompt_tokens: 8}
+slos: [p90(e2e) <= 90ms]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One slot of 40 ms a request: 25/s with one sequence, whatever else is true."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(SMALL)
+    return "small.yaml"
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+    """The exit code of `loadgen capacity` and what it prints as JSON."""
+    code = app(["capacity", *words, "--virtual", "--quiet", "--json"], standalone_mode=False) or 0
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_day_is_told_with_the_capacity_it_rests_on(
+    small: str, curve: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """35/s and no spare, of replicas that hold about 25/s: two in each hour; the plan is kept beside."""
+    Path(curve).write_text(Path(curve).read_text().replace("7/s", "35/s"))
+    asked = ["--for", curve, "--headroom", "0%", "--usd-per-hour", "3"]
+    code, found = told(capsys, small, "--out", "found", *asked)
+    assert code == 0
+    assert found["capacity"]["load"] == pytest.approx(25, rel=0.03)
+    assert [hour["replicas"] for hour in found["replicas"]["hours"]] == [2, 2]
+    assert found["replicas"]["usd"] == 12
+    assert json.loads(Path("found/replicas.json").read_text()) == found["replicas"]
+
+
+def test_the_best_of_several_settings_is_named(small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two slots hold twice what one does; each has its folder, and is not searched anew a second time."""
+    words = [small, "--out", "found", "--param", "engine.max_sequences=1,2"]
+    code, found = told(capsys, *words)
+    assert code == 0
+    loads = [setting["capacity"]["load"] for setting in found["settings"]]
+    assert loads == [pytest.approx(25, rel=0.03), pytest.approx(50, rel=0.03)]
+    assert (found["best"], found["ties"]) == (1, [])
+    runs = sorted(Path("found").glob("*/*/run.json"))
+    assert told(capsys, *words) == (0, found)
+    assert sorted(Path("found").glob("*/*/run.json")) == runs
