@@ -2,74 +2,74 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
+from numpy.typing import NDArray
 
-from loadgen.records import Floats, Outcome, Records
+from loadgen.records import Outcome, Records
 from loadgen.run import Run
-from loadgen.stats.flow import clipped, in_flight, window_s
+from loadgen.stats.flow import in_flight, window_s
 
-BLOCKS = 10
+BLOCKS = 20
 FEWEST_ROWS = 50
+ENOUGH_ROWS = 400  # by then a queue at 0.85 of its capacity and one at 1.15 are told apart, 19 times in 20
+GROWING = 0.04  # a share of what comes; at a load of 1.15, in the mean 0.13 of it is left over
+SURELY, ERRORS = 0.01, 2.5  # so much, by so many standard errors, is growth however small or short it is
 
 
 def overloaded(run: Run) -> bool | None:
-    """Whether load came faster than it was dealt with; None for a burst, or below 50 measured rows.
+    """Whether load came faster than it was dealt with; None for a burst, or where there is too little to say.
 
-    True where requests due and not yet ended pile up over the window, where rejection is steady, or where the
+    True where requests take longer and longer over the window, where rejection is steady, or where the
     requests in flight sit at the scenario's own bound.
     """
     window, r = window_s(run), run.records
     if window is None or r.measured.sum() < FEWEST_ROWS:
         return None
-    return _piling_up(r, *window) or _refusing(r, *window) or _at_bound(run)
+    return _refusing(r, *window) or _at_bound(run) or _piling_up(r)
 
 
-def _piling_up(r: Records, start: float, end: float) -> bool:
-    """The outstanding requests' means over ten blocks rise steadily, by over half their mean, and waits grow.
+def _piling_up(r: Records) -> bool | None:
+    """Whether requests are left over; None where it looks so, and might be chance."""
+    rows = np.flatnonzero(r.offered & ~r.has(Outcome.REJECTED, Outcome.UNSENT) & ~np.isnan(r.ended_s))
+    if len(rows) < FEWEST_ROWS:
+        return None
+    share, error = left_over(r, rows[np.lexsort((r.index[rows], r.due_s[rows]))])
+    if share - ERRORS * error > SURELY:
+        return True
+    return False if share <= GROWING else True if len(rows) >= ENOUGH_ROWS else None
 
-    Waits tell a queue that grows from a run that only fills up: there each request takes as long as the last.
+
+def left_over(r: Records, rows: NDArray[np.intp]) -> tuple[float, float]:
+    """The share of what comes that is not dealt with meanwhile, and its standard error. `rows`: by due.
+
+    At a load of L times what can be served, each second of arrivals takes L seconds to serve: who comes a
+    second later waits L - 1 longer, and 1 - 1/L of what comes is left over, whoever is served first. L - 1 is
+    the slope of how long requests take (their median in each block of rows) against when they were due; the
+    outstanding ones grow by that times their rate. While a queue only fills up, it is 0.
+
+    A queue forgets slowly, so what is left of the blocks beside a line is no measure of the error. It is that
+    of a random walk with the blocks' own steps: right where the queue grows, too large where it does not.
     """
-    edges = np.linspace(start, end, BLOCKS + 1)
-    sent = ~np.isnan(r.started_s)
-    due_s, ended_s = r.due_s[sent], r.ended_s[sent]
-    outstanding = np.array([_mean_between(due_s, ended_s, a, b) for a, b in pairwise(edges)])
-    rise, error = _line(outstanding)
-    least = max(3.0, 3 * error, outstanding.mean() / 2, 0.03 * r.measured.sum())
-    return bool(rise > least and _waits_grow(r))
-
-
-def _mean_between(due_s: Floats, ended_s: Floats, a: float, b: float) -> float:
-    began, ended = clipped(due_s, ended_s, a, b)
-    return float((ended - began).sum() / (b - a))
-
-
-def _line(y: Floats) -> tuple[float, float]:
-    """How far the least-squares line through `y` rises, first to last, and the standard error of that."""
-    x = np.arange(len(y)) - (len(y) - 1) / 2
-    slope = float(x @ y / (x @ x))
-    left = y - y.mean() - slope * x
-    return slope * (len(y) - 1), float(np.sqrt(left @ left / (len(y) - 2) / (x @ x))) * (len(y) - 1)
-
-
-def _waits_grow(r: Records) -> bool:
-    """The median E2E of the last third of the requests is above the first third's by a fifth, or infinite."""
-    rows = np.flatnonzero(r.offered)
-    rows = rows[np.argsort(r.due_s[rows], kind="stable")]
-    e2e_s = np.where(r.answered, r.last_token_s - r.due_s, np.inf)[rows]
-    third = len(rows) // 3
-    if not third:  # our own end of run cut all the others
-        return False
-    early, late = np.median(e2e_s[:third]), np.median(e2e_s[-third:])
-    return bool(late == np.inf or late > 1.2 * early)
+    took_s = (r.ended_s - r.due_s)[rows]
+    middle_s = np.array([np.median(block) for block in np.array_split(took_s, BLOCKS)])
+    due_s = np.array([block.mean() for block in np.array_split(r.due_s[rows], BLOCKS)])
+    off_s, span_s = due_s - due_s.mean(), due_s[-1] - due_s[0]
+    if span_s <= 0:
+        return 0.0, 0.0
+    slope = max(0.0, float(off_s @ middle_s / (off_s @ off_s)))
+    error = float(np.std(np.diff(middle_s), ddof=1)) * np.sqrt(BLOCKS - 1) / span_s
+    return slope / (1 + slope), error / (1 + slope) ** 2
 
 
 def _refusing(r: Records, start: float, end: float) -> bool:
-    """At least one row in twenty is rejected, in each half of the window."""
-    rejected, halves = r.measured & r.has(Outcome.REJECTED), (start, (start + end) / 2, end)
-    counts = [np.histogram(r.due_s[rows], halves)[0] for rows in (rejected, r.measured)]
-    return bool((counts[0] >= np.maximum(0.05 * counts[1], 1)).all())
+    """As many of the window's last half are rejected as may be left over at most, some in each half of that.
+
+    A bounded queue fills up first, and refuses from then on.
+    """
+    quarters = np.linspace(start, end, 5)[2:]
+    rejected = r.measured & r.has(Outcome.REJECTED)
+    refused, due = (np.histogram(r.due_s[rows], quarters)[0] for rows in (rejected, r.measured))
+    return bool(refused.all() and refused.sum() > GROWING * due.sum())
 
 
 def _at_bound(run: Run) -> bool:
