@@ -209,6 +209,10 @@ def runs_in(path: Path) -> list[Path]:
         return [path]
     if path.suffix == SUFFIX:
         raise ScenarioError(f"{path} is a baseline: a run folder is needed here")
+    if (path / "comparison.json").is_file():
+        raise ScenarioError(
+            f"{path} holds a run of each variant: name the folder of one, such as {path}/NAME"
+        )
     if found := sorted(inner.parent for inner in path.glob("*/run.json")):
         return found
     raise ScenarioError(f"{path} is no run folder, and holds none")

@@ -31,8 +31,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Open-loop load tester for streaming LLM servers.",
-    epilog="Exit codes: 0 good, 1 no request was ok or an SLO failed, 2 usage, 3 too few requests to judge "
-    "an SLO, 4 measurement not to be trusted, 5 server unreachable, 70 our bug, 130 interrupted.",
+    epilog="Exit codes: 0 good, 1 no request was ok, or an SLO or gate failed, 2 usage, 3 too few requests "
+    "to judge, 4 measurement not to be trusted, 5 server unreachable, 70 our bug, 130 interrupted.",
 )
 
 

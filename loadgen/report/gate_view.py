@@ -52,8 +52,9 @@ def _side(role: str, runs: list[Gated]) -> str:
 
 def reasons(g: Gate) -> list[tuple[Verdict, str]]:
     """Every verdict that is not PASS, worst first, and why, in words for someone who sees a gate first."""
-    said: list[tuple[Verdict, str]] = [("INVALID", fault) for fault in g.faults]
-    said += [(c.verdict, sentence(c)) for c in g.changes if c.verdict == "FAIL"]
+    if g.faults:
+        return [("INVALID", fault) for fault in g.faults]
+    said: list[tuple[Verdict, str]] = [(c.verdict, sentence(c)) for c in g.changes if c.verdict == "FAIL"]
     alike: dict[tuple[Verdict, str], list[str]] = {}
     for c in g.changes:
         if c.verdict not in ("PASS", "FAIL"):

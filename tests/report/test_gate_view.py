@@ -57,13 +57,18 @@ def test_a_gate_fits_its_page(columns: int) -> None:
 
 
 def test_the_verdict_stands_first_and_what_is_wrong_next() -> None:
-    """Worst first: what cannot be trusted, what failed, what cannot be told."""
-    changes = [good(), change("itl_p50", verdict="UNRESOLVED", reason="too short"), change()]
-    lines = printed(
-        120, changes=changes, verdict="INVALID", faults=["candidate new-1 is no good"]
-    ).splitlines()
-    assert [line.split()[0] for line in lines[:4]] == ["INVALID", "INVALID", "FAIL", "UNRESOLVED"]
-    assert "at least 11.2 %" in lines[2]
+    """What failed before what cannot be told, and that once for all it is so of."""
+    unseen = [change(metric, verdict="UNRESOLVED", reason="too short") for metric in ("itl_p50", "itl_p99")]
+    lines = printed(120, changes=[good(), *unseen, change()]).splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["FAIL", "FAIL", "UNRESOLVED"]
+    assert "at least 11.2 %" in lines[1]
+    assert "ITL p50, ITL p99: too short" in lines[2]
+
+
+def test_of_runs_that_tell_nothing_only_that_is_said() -> None:
+    """A figure of theirs that failed would be taken for a fact."""
+    lines = printed(120, verdict="INVALID", faults=["candidate new-1 is no good"]).splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["INVALID", "INVALID", "baseline:"]
 
 
 def test_both_sides_are_named_with_how_they_were_measured() -> None:
