@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loadgen.records import Floats
 from loadgen.slo_sets import CONFIDENCE
@@ -23,17 +24,41 @@ def share_bounds(k: float, n: float, confidence: float = CONFIDENCE) -> tuple[fl
     return low, high
 
 
+def edges(rows: int) -> NDArray[np.int64]:
+    """Where blocks of successive rows begin and the last ends: 80, 40 or 20 of two or more; or no block."""
+    blocks = next((most for most in (4 * BLOCKS, 2 * BLOCKS, BLOCKS) if rows >= 2 * most), 0)
+    return np.arange(blocks + 1) * rows // max(blocks, 1)
+
+
 def ratio_error(tops: Floats, bottoms: Floats) -> float | None:
-    """The standard error of sum(tops) / sum(bottoms), both in order of time, from how BLOCKS of them differ.
+    """The standard error of sum(tops) / sum(bottoms), both in order of time; None for too few rows."""
+    starts = edges(len(tops))[:-1]
+    if not len(starts):
+        return None
+    return block_error(np.add.reduceat(tops, starts), np.add.reduceat(bottoms, starts))
+
+
+def block_error(tops: Floats, bottoms: Floats) -> float | None:
+    """As ratio_error, of sums of successive blocks: the larger of what they and what pairs of them show.
 
     Requests in a queue are alike when they are near in time: what they say together is less than their number
-    tells, and blocks show it. None for fewer than two of them a block.
+    tells, and blocks show it, by how they differ and by how each is like the next.
     """
-    if len(tops) < 2 * BLOCKS or not bottoms.sum():
+    if not bottoms.sum():
         return None
-    top, bottom = (np.array([part.sum() for part in np.array_split(c, BLOCKS)]) for c in (tops, bottoms))
-    off = top - top.sum() / bottom.sum() * bottom
-    return float(np.sqrt(BLOCKS / (BLOCKS - 1) * (off @ off)) / bottom.sum())
+    found = [_error(tops, bottoms)]
+    if len(tops) > BLOCKS:
+        found.append(_error(*(column.reshape(-1, 2).sum(1) for column in (tops, bottoms))))
+    return max(found)
+
+
+def _error(tops: Floats, bottoms: Floats) -> float:
+    off, n = tops - tops.sum() / bottoms.sum() * bottoms, len(tops)
+    if not (squares := float(off @ off)):
+        return 0.0
+    lag = float(off[1:] @ off[:-1]) / squares
+    lag = min(max(lag + (1 + 3 * lag) / n, 0.0), 0.99)  # of few blocks it comes out too small (Kendall 1954)
+    return float(np.sqrt(n / (n - 1) * squares * (1 + lag) / (1 - lag)) / bottoms.sum())
 
 
 def effective_n(share: float, n: float, error: float | None) -> float:
@@ -43,11 +68,18 @@ def effective_n(share: float, n: float, error: float | None) -> float:
     return min(n, share * (1 - share) / error**2)
 
 
-def margin(error: float) -> float:
-    """How far a one-sided bound at CONFIDENCE is from a figure whose error is from blocks."""
+def tail_n(n: float, lower_n: float) -> float:
+    """How many independent ones there may be of `n` at a share of which `lower_n` are, where five times as
+    many values are beyond: in an M/M/1 queue values beyond a high limit come in up to twice as long clusters.
+    """
+    return n / (1 + 2 * (n / lower_n - 1))
+
+
+def margin(error: float, confidence: float = CONFIDENCE) -> float:
+    """How far a one-sided bound at `confidence` is from a figure whose error is from blocks."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(BLOCKS - 1, CONFIDENCE)) * error
+    return float(stdtrit(BLOCKS - 1, confidence)) * error
 
 
 def deciding_n(share: float, limit: float, confidence: float = CONFIDENCE) -> int | None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.records import Floats, Mask, Outcome, Records
 from loadgen.run import Run
+from loadgen.stats.bounds import edges
+from loadgen.stats.interval import NONE, Blocks, blocks_of, blocks_of_gaps, intervals
 from loadgen.stats.quantiles import describe, of_ordered
 from loadgen.stats.summary import Distribution
 
 # Not defined for every good answer (one token has no TPOT): such a row is no miss, and not among the offered.
 EXCUSED = ("tpot_s", "tpot_adjusted_s", "longest_stall_s", "normalized_latency_s")
+
+# Those of which intervals are given.
+SURE = ("ttft_s", "e2e_s", "tpot_s", "longest_stall_s", "normalized_latency_s")
 
 
 def span_s(later_s: Floats, earlier_s: Floats) -> Floats:
@@ -59,11 +66,54 @@ def metrics(run: Run) -> dict[str, Distribution]:
         values = values[~np.isnan(values)]
         excused = int(ok.sum()) - len(values) if name in EXCUSED else 0
         found[name] = describe(values, offered - excused)
+        if name in SURE:
+            found[name] = _sure(found[name], in_blocks(r, name, column))
     found |= _gaps(r, ok)
     for name, column in _alone(run).items():
         values = column[~np.isnan(column)]
         found[name] = describe(values, len(values))
     return found
+
+
+def in_due_order(r: Records) -> NDArray[np.intp]:
+    """The offered rows."""
+    rows = np.flatnonzero(r.offered)
+    return rows[np.lexsort((r.index[rows], r.due_s[rows]))]
+
+
+def in_blocks(r: Records, name: str, column: Floats) -> Blocks:
+    """A metric of per_request in blocks of time."""
+    rows = in_due_order(r)
+    ok, values = r.answered[rows], column[rows]
+    values = np.where(ok & ~np.isnan(values), values, np.inf)
+    return blocks_of(values[~ok | np.isfinite(values)] if name in EXCUSED else values)
+
+
+def gaps_in_blocks(r: Records, metric: str) -> Blocks:
+    """The pooled gaps, as gap_columns counts them, in blocks of requests that came one after the other."""
+    rows = in_due_order(r)
+    cuts = edges(len(rows))
+    if len(cuts) == 1:
+        return NONE
+    block_of = np.zeros(len(r), np.int64)  # rows that are not offered have no gaps that count
+    block_of[rows] = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+    late = np.add.reduceat(owed_gaps(r)[rows], cuts[:-1])
+    return blocks_of_gaps(_gaps_of_blocks(r, metric, block_of), late)
+
+
+def _gaps_of_blocks(
+    r: Records, metric: str, block_of: NDArray[np.int64]
+) -> Iterator[tuple[Floats, NDArray[np.int64], NDArray[np.uint32]]]:
+    first = 0
+    for some in r.blocks():
+        gaps_s, times = gap_columns(some, metric)
+        yield gaps_s, np.repeat(block_of[first : first + len(some)], some.gap_count), times
+        first += len(some)
+
+
+def _sure(d: Distribution, blocks: Blocks) -> Distribution:
+    """With its intervals."""
+    return msgspec.structs.replace(d, n_effective=blocks.effective_n(99), intervals=intervals(blocks))
 
 
 def itl_is_assumed(r: Records) -> bool:
@@ -101,11 +151,15 @@ def _gaps(r: Records, ok: Mask) -> dict[str, Distribution]:
     chunk_us = gaps_of(r, ok)
     chunk_us.sort()  # in place: of many gaps, each further copy would cost as much as all records
     itl_us = chunk_us if (single == ok).all() else _itl_us(r, single, listed)
-    return {
+    found = {
         "chunk_gap_s": of_ordered(chunk_us, len(chunk_us) + owed, 1e6),
         # Nothing is owed where nothing is known: "infinitely late" would be a lie.
         "itl_s": of_ordered(itl_us, len(itl_us) + owed if itl_known else 0, 1e6),
     }
+    name = "itl" if found["itl_s"].n else "chunk_gap"
+    blocks = gaps_in_blocks(r, name)
+    alike = {f"{name}_s", "chunk_gap_s"} if chunk_us is itl_us else {f"{name}_s"}
+    return found | {key: _sure(found[key], blocks) for key in alike}
 
 
 def owed_gaps(r: Records) -> Floats:

@@ -10,6 +10,17 @@ from loadgen.slo import Limit, is_of_gaps_alone
 from loadgen.slo_sets import CONFIDENCE
 
 
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a figure lies, two-sided at 95 %. `high` None: beyond the last value, if it is ever reached.
+
+    `decided` False: too few independent values to tell, and both bounds are None.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    decided: bool = False
+
+
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     """One metric. Plain figures are over ok requests (NumPy's linear interpolation); no verdict uses them.
 
@@ -17,6 +28,9 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     late (too few requests have it at all). Per-token metrics (itl, chunk_gap) count gaps; an unfinished
     request adds the gaps it owes. `offered` leaves out good answers for which the metric is not defined (TPOT
     of one token); 0: not measured at all. `sd`: the sample's. Quantile keys: p50, p75, p90, p95, p99, p99.9.
+
+    `intervals`: of the mean, and of adjusted p50, p90, p95 and p99; of latencies counted from due, and of
+    gaps. `n_effective`: as many independent values tell as much of the p99; None where it cannot be told.
     """
 
     n: int
@@ -27,6 +41,8 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     max: float | None
     quantiles: dict[str, float | None]
     adjusted: dict[str, float | None]
+    n_effective: float | None = None
+    intervals: dict[str, Interval] = {}
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):

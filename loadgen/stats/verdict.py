@@ -27,10 +27,19 @@ from loadgen.slo import (
     promises,
 )
 from loadgen.stats import flow
-from loadgen.stats.bounds import BLOCKS, deciding_n, effective_n, margin, ratio_error, share_bounds
+from loadgen.stats.bounds import BLOCKS, deciding_n, margin, ratio_error, share_bounds
 from loadgen.stats.fluidity import fluidity
 from loadgen.stats.goodput import are_good, limits_by_class, meets
-from loadgen.stats.metrics import EXCUSED, gap_columns, owed_gaps, per_request
+from loadgen.stats.interval import NONE, Blocks, share_interval
+from loadgen.stats.metrics import (
+    EXCUSED,
+    gap_columns,
+    gaps_in_blocks,
+    in_blocks,
+    in_due_order,
+    owed_gaps,
+    per_request,
+)
 from loadgen.stats.outcomes import erred, rejected
 from loadgen.stats.parts import of_class
 from loadgen.stats.summary import SloResult, Summary, Verdict
@@ -74,11 +83,10 @@ def _judged(name: str | None, run: Run, texts: list[str], s: Summary) -> list[Sl
 
 def _result(name: str | None, run: Run, promise: Promise, s: Summary, *, means_stand: bool) -> SloResult:
     figure = _figure(run, promise)
-    verdict, reason = _verdict(promise.slo, figure, s, means_stand=means_stand)
+    decide = _by_point if run.asked("policy") == "point" else _verdict
+    verdict, reason = decide(promise.slo, figure, s, means_stand=means_stand)
     needed = None
-    if run.asked("policy") == "point":
-        verdict, reason = _by_point(promise.slo, figure, s, means_stand=means_stand)
-    elif verdict == "UNRESOLVED" and not reason:
+    if verdict == "UNRESOLVED" and not reason:
         needed = ceil(figure.times * run.records.offered.sum()) if figure.times else None
         reason = _undecided(promise.slo, needed, flow.offered_rps(run))
     return SloResult(
@@ -135,16 +143,13 @@ def _by_point(slo: Slo, figure: _Figure, s: Summary, *, means_stand: bool) -> tu
 
 def _by_mlperf(promise: Promise, figure: _Figure, verdict: Verdict) -> str:
     """What MLPerf would say of the same requests, where it is not the same."""
-    slo = promise.slo
-    if verdict == "INVALID" or not (promise.set or "").startswith("mlperf-") or not isinstance(slo, Within):
-        return ""
-    if figure.value is None:
+    is_theirs = (promise.set or "").startswith("mlperf-")
+    if not is_theirs or figure.value is None or verdict == "INVALID":
         return ""
     bounds = share_bounds(round(figure.value * figure.n), figure.n, promise.confidence)
-    theirs = _decided(slo, *bounds)
-    if theirs == verdict:
-        return ""
-    return f"MLPerf's own rule, which takes requests for independent, would say {theirs}"
+    theirs = _decided(promise.slo, *bounds)
+    told = f"MLPerf's own rule, which takes requests for independent, would say {theirs}"
+    return "" if theirs == verdict else told
 
 
 def _doubts(slo: Slo, s: Summary, *, means_stand: bool) -> Iterator[str]:
@@ -185,11 +190,12 @@ def _undecided(slo: Slo, needed: int | None, offered_rps: float | None) -> str:
 def _figure(run: Run, promise: Promise) -> _Figure:
     match promise.slo:
         case Within(limits=limits, least=limit):
-            return _share(*_in_time(run.records, *_hits(run, limits)), limit, promise.confidence)
+            in_time = _in_time(run.records, *_hits(run, limits))
+            return _share(*in_time, limit, promise.confidence, _seen(run, limits, limit))
         case Refused(rate=rate, most=limit):
             refused = (rejected if rate == "rejection_rate" else erred)(run.records)
             in_time = _in_time(run.records, refused, run.records.offered)
-            return _share(*in_time, limit, promise.confidence)
+            return _refused(*in_time, limit, promise.confidence, _blocks(run, "e2e").kept_of_median())
         case AllWithin(metric=metric, limit_s=limit):
             hits, of = _hits(run, {metric: Limit(limit)})
             share = float(hits.sum() / of.sum()) if of.any() else None
@@ -203,15 +209,38 @@ def _figure(run: Run, promise: Promise) -> _Figure:
             return _ratio(tops, seconds, value, limit, int(run.records.offered.sum()))
 
 
-def _share(hits: Floats, of: Floats, limit: float, confidence: float) -> _Figure:
+def _share(hits: Floats, of: Floats, limit: float, confidence: float, seen: float) -> _Figure:
+    """`seen`: as in share_interval."""
     n = int(of.sum())
     if not n:
         return _Figure()
     share = float(hits.sum()) / n
-    independent = effective_n(share, n, ratio_error(hits, of))
+    low, high, independent = share_interval(hits, of, confidence, seen)
     needed = deciding_n(share, limit, confidence)
     times = None if needed is None else needed / independent
-    return _Figure(share, *share_bounds(share * independent, independent, confidence), n, independent, times)
+    return _Figure(share, low, high, n, independent, times)
+
+
+def _refused(hits: Floats, of: Floats, limit: float, confidence: float, seen: float) -> _Figure:
+    """As the share that was not refused; refusals come where the queue is long."""
+    found = _share(of - hits, of, 1 - limit, confidence, seen)
+    if found.value is None or found.low is None or found.high is None:
+        return found
+    return replace(found, value=1 - found.value, low=1 - found.high, high=1 - found.low)
+
+
+def _seen(run: Run, limits: Limits, least: float) -> float:
+    """The part of independent ones, as the metrics that are held to `limits` tell it."""
+    return min(_blocks(run, metric).kept(100 * least) for metric in limits)
+
+
+def _blocks(run: Run, metric: str) -> Blocks:
+    if metric in POOLED:
+        return gaps_in_blocks(run.records, metric)
+    if metric == FLUIDITY:
+        indices = fluidity(run)
+        return NONE if indices is None else in_blocks(run.records, metric, 1 - indices)
+    return in_blocks(run.records, f"{metric}_s", per_request(run.records)[f"{metric}_s"])
 
 
 def _ratio(tops: Floats, bottoms: Floats, value: float | None, limit: float, n: int) -> _Figure:
@@ -225,8 +254,7 @@ def _ratio(tops: Floats, bottoms: Floats, value: float | None, limit: float, n: 
 
 def _in_time(r: Records, tops: Floats | Mask, bottoms: Floats | Mask) -> tuple[Floats, Floats]:
     """Of the offered rows, in order of due."""
-    rows = np.flatnonzero(r.offered)
-    rows = rows[np.argsort(r.due_s[rows], kind="stable")]
+    rows = in_due_order(r)
     return tops[rows].astype(float), bottoms[rows].astype(float)
 
 

@@ -1,0 +1,201 @@
+"""How sure percentiles and a mean are, of values that are alike where they are near in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.records import Floats
+from loadgen.stats.bounds import block_error, edges, effective_n, margin, ratio_error, share_bounds, tail_n
+from loadgen.stats.quantiles import rank
+from loadgen.stats.summary import Interval
+
+PERCENTILES = (50, 90, 95, 99)
+_SURE = 0.975  # of each side
+_STEP = 1e-3  # values as near as this, relative, are taken for one: for the largest of them
+_RESAMPLES = 400
+_CHUNK = 2**21
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """Values in blocks of successive requests, in order of due; of too few requests there is no block.
+
+    `within[b, k]`: how many of block b's are at most `values[k]`, which ascend. `sizes`: how many it has,
+    those that are infinitely late included. `sums`: of those that are not.
+    """
+
+    values: Floats
+    within: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    sums: Floats
+
+    @property
+    def n(self) -> int:
+        return int(self.sizes.sum())
+
+    def effective_n(self, p: float) -> float | None:
+        """As many independent values tell as much of the `p`-th percentile; None where that cannot be told.
+
+        Of a high one also as a lower one tells it, with more values beyond: long waits come in clusters, and
+        a run that happens to hold few of them looks independent.
+        """
+        own = self._n_at(p)
+        return None if own is None else min(own, self.n * self.kept(p))
+
+    def kept(self, p: float) -> float:
+        """The part of independent ones for the `p`-th percentile, as a lower one tells it; 1 without one."""
+        lower = max(50.0, 100 - 5 * (100 - p))
+        below = self._n_at(lower) if lower < p else None
+        return 1.0 if below is None else tail_n(self.n, below) / self.n
+
+    def kept_of_median(self) -> float:
+        median = self._n_at(50)
+        return 1.0 if median is None else median / self.n
+
+    def _n_at(self, p: float) -> float | None:
+        if not len(self.values):
+            return None
+        inside = self.within[:, min(self.place(rank(p, self.n)), len(self.values) - 1)].astype(float)
+        return effective_n(
+            float(inside.sum()) / self.n, self.n, block_error(inside, self.sizes.astype(float))
+        )
+
+    def place(self, count: float) -> int:
+        """Of the least value that at least `count` are within; the number of values where there is none."""
+        return int(np.searchsorted(self.within.sum(0), count))
+
+    def resampled(self, p: float) -> NDArray[np.int64]:
+        """The places of the percentile in resamples of whole blocks, ascending."""
+        weights = _weights(len(self.sizes))
+        needed = weights @ self.sizes * (p / 100)
+        low, high = np.zeros(len(needed), np.int64), np.full(len(needed), len(self.values))
+        while (low < high).any():
+            middle = (low + high) // 2
+            inside = np.einsum("rb,br->r", weights, self.within[:, np.minimum(middle, len(self.values) - 1)])
+            reached = (inside >= needed - 1e-9) & (middle < len(self.values))
+            low, high = np.where(reached | (low >= high), low, middle + 1), np.where(reached, middle, high)
+        return np.sort(low)
+
+
+NONE = Blocks(np.zeros(0), np.zeros((0, 0), np.int64), np.zeros(0, np.int64), np.zeros(0))
+"""Of too few requests, or of no value."""
+
+
+@cache
+def _weights(blocks: int) -> NDArray[np.int64]:
+    """How often each resample takes each block; always the same."""
+    return np.random.default_rng(1).multinomial(blocks, np.full(blocks, 1 / blocks), _RESAMPLES)
+
+
+def intervals(blocks: Blocks) -> dict[str, Interval]:
+    """Of the mean, and of each of PERCENTILES."""
+    return {"mean": of_mean(blocks)} | {f"p{p}": of_percentile(blocks, p) for p in PERCENTILES}
+
+
+def of_percentile(blocks: Blocks, p: float) -> Interval:
+    """By order statistics as of so many independent values, and by resampled blocks: the wider on each side.
+
+    Undecided where so few independent values would all lie on one side of it too easily.
+    """
+    n = blocks.effective_n(p)
+    if n is None or max(p / 100, 1 - p / 100) ** n > 1 - _SURE:
+        return Interval()
+    share = p / 100
+    low, high = share_bounds(share * n, n, _SURE)
+    resampled = blocks.resampled(p)
+    aside = ceil(_RESAMPLES * (1 - _SURE))
+    lowest = min(blocks.place(max(low * blocks.n, 1)), int(resampled[aside - 1]))
+    highest = max(blocks.place(high * blocks.n), int(resampled[-aside]))
+    values = [float(blocks.values[at]) if at < len(blocks.values) else None for at in (lowest, highest)]
+    return Interval(low=values[0], high=values[1], decided=True)
+
+
+def of_mean(blocks: Blocks) -> Interval:
+    """Of the values that are not infinitely late, by Student's t of block means."""
+    counts = blocks.within[:, -1].astype(float) if len(blocks.values) else np.zeros(0)
+    if (error := block_error(blocks.sums, counts)) is None:
+        return Interval()
+    mean, off = blocks.sums.sum() / counts.sum(), margin(error, _SURE)
+    return Interval(low=float(mean - off), high=float(mean + off), decided=True)
+
+
+def blocks_of(values: Floats) -> Blocks:
+    """`values`, one a request, in order of due; an infinite one is infinitely late."""
+    cuts = edges(len(values))
+    whose = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+    order = np.argsort(values, kind="stable")[: int(np.isfinite(values).sum())]
+    if not len(whose) or not len(order):
+        return NONE
+    ordered, whose = values[order], whose[order]
+    last = np.flatnonzero(np.diff(_bins(ordered * 1e6), append=-1))
+    within = np.array([np.cumsum(whose == block)[last] for block in range(len(cuts) - 1)])
+    sums = np.bincount(whose, ordered, len(cuts) - 1).astype(float)
+    return Blocks(ordered[last], within, np.diff(cuts), sums)
+
+
+Gaps = tuple[Floats, NDArray[Any], NDArray[Any]]
+
+
+def blocks_of_gaps(gaps: Iterable[Gaps], late: Floats) -> Blocks:
+    """Many values, some at a time: each in seconds, its block, how often it counts. `late`: of each block.
+
+    They are only counted, so that a hundred million take no more memory than a few.
+    """
+    counts = np.zeros((len(late), _bins(np.array(2.0**32)) + 1), np.int64)
+    largest_s, sums_us = np.zeros(counts.shape[1]), np.zeros(len(late))
+    for values_s, whose, times in _larger(gaps):
+        bins = _bins(values_s * 1e6)
+        np.maximum.at(largest_s, bins, np.where(times > 0, values_s, 0.0))
+        sums_us += np.bincount(whose, np.rint(values_s * times * 1e6), len(late))  # exact in any order
+        found = np.bincount(whose * counts.shape[1] + bins, times, counts.size)
+        counts += found.reshape(counts.shape).astype(np.int64)
+    if not len(late) or not counts.any():
+        return NONE
+    some = counts.any(axis=0)
+    within = counts[:, some].cumsum(axis=1)
+    return Blocks(largest_s[some], within, within[:, -1] + late.astype(np.int64), sums_us / 1e6)
+
+
+def _larger(gaps: Iterable[Gaps]) -> Iterator[Gaps]:
+    """The same, more at a time: each time costs as much as a histogram is large."""
+    held: list[Gaps] = []
+    for part in gaps:
+        held.append(part)
+        if sum(len(values_s) for values_s, _, _ in held) >= _CHUNK:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: list[Gaps]) -> Gaps:
+    values_s, whose, times = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return values_s, whose, times
+
+
+def _bins(values_us: Floats) -> NDArray[np.int64]:
+    """Values in the same bin are taken for one; the first is of those up to 1 us."""
+    return (np.log(np.maximum(values_us, 1.0)) / _STEP).astype(np.int64)
+
+
+def share_interval(
+    hits: Floats, of: Floats, confidence: float, seen: float = 1.0
+) -> tuple[float, float, float]:
+    """One-sided bounds of the share of `hits`, of rows in order of due; as of how many independent ones.
+
+    `seen`: the part of independent ones by something else of the same requests. It holds for the bound on the
+    side of which hits are the rule: misses that are rare come in clusters, and may not have come yet.
+    """
+    n = float(of.sum())
+    share = float(hits.sum()) / n
+    own = effective_n(share, n, ratio_error(hits, of))
+    fewer = min(own, n * seen)
+    low = share_bounds(share * fewer, fewer, confidence)[0]
+    return low, share_bounds(share * own, own, confidence)[1], fewer
