@@ -157,7 +157,10 @@ def _statistic(stat: str, inside: str, sign: str, limit: str) -> Slo:
     if percentile is None:
         return (Mean if stat == "mean" else AllWithin)(metric, _latest_s(limit))
     if not 0 < float(percentile[1]) < 100:
-        raise ValueError(f"{stat} is no percentile: NN in pNN is above 0 and below 100")
+        raise ValueError(
+            f"{stat} is no percentile: NN in pNN is above 0 and below 100; "
+            f"of this run alone, max({metric}) is the largest"
+        )
     return Within({metric: _upper(metric, limit)}, float(f"{percentile[1]}e-2"))
 
 

@@ -78,10 +78,11 @@ def meets(r: Records, columns: Mapping[str, Floats], limits: Limits) -> Mask:
 def allowed_s(r: Records, limit: Limit) -> Floats:
     """What each row may take, by the tokens of its prompt: asked for, else as the server counted them.
 
-    Where neither is known the limit is that of no prompt. In whole microseconds, as latencies are.
+    Where neither is known the limit is that of no prompt. In whole nanoseconds, so that 100 ms and 16 times
+    1 ms are the 116 ms that were written.
     """
     tokens = np.where(np.isnan(r.asked_prompt_tokens), r.prompt_tokens, r.asked_prompt_tokens)
-    whole: Floats = np.rint((limit.value + limit.per_token_s * np.nan_to_num(tokens)) * 1e6) / 1e6
+    whole: Floats = np.rint((limit.value + limit.per_token_s * np.nan_to_num(tokens)) * 1e9) / 1e9
     return whole
 
 
