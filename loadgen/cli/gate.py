@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -95,7 +95,7 @@ def gate(
     from loadgen.scenario import ScenarioError
 
     words = Words(as_json, quiet)
-    _refuse_stray(ctx.params)
+    _refuse_stray(ctx)
     if init:
         from loadgen.cli.ci_kit import next_steps, write_kit
 
@@ -123,28 +123,28 @@ def gate(
     raise typer.Exit(of_gate(found))
 
 
-def _refuse_stray(params: dict[str, Any]) -> None:
-    """Raises ScenarioError for a flag that would be passed over."""
+def _refuse_stray(ctx: typer.Context) -> None:
+    """Raises ScenarioError for a word that would be passed over."""
     from loadgen.cli.shaping import spelt
     from loadgen.scenario import ScenarioError
 
-    def given(*names: str) -> list[str]:
-        return [spelt(name) for name in names if params[name] not in (None, False, [], ())]
+    def given(*names: str) -> str:
+        sources = {name: ctx.get_parameter_source(name) for name in names}
+        return ", ".join(
+            spelt(name) for name, source in sources.items() if source and source.name == "COMMANDLINE"
+        )
 
-    if not params["between"] and (stray := given(*_OF_RUNNING)):
-        raise ScenarioError(f"{', '.join(stray)}: nothing is run without --between")
-    if params["between"] and (stray := given("baseline", "unpaired")):
-        raise ScenarioError(
-            f"{', '.join(stray)} cannot stand beside --between: the first side is the baseline"
-        )
-    if params["between"] and len(params["candidates"] or ()) > 1:
+    between, init, words = (ctx.params[name] for name in ("between", "init", "candidates"))
+    if not between and (stray := given(*_OF_RUNNING)):
+        raise ScenarioError(f"{stray}: nothing is run without --between")
+    if between and (stray := given("baseline", "unpaired")):
+        raise ScenarioError(f"{stray} cannot stand beside --between: the first side is the baseline")
+    if between and len(words or ()) > 1:
         raise ScenarioError("--between runs one SCENARIO on both sides, and got several")
-    if params["server_command"] and not params["init"]:
+    if init and (words or given("baseline", "between")):
+        raise ScenarioError("--init writes files and compares none: give it alone, or with --server-command")
+    if not init and given("server_command"):
         raise ScenarioError("--server-command: goes into the workflow that --init writes")
-    if params["init"] and (stray := given("baseline", "between", "candidates")):
-        raise ScenarioError(
-            f"{', '.join(stray)} cannot stand beside --init, which writes files and compares none"
-        )
 
 
 def judged_by(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from loadgen.cli.app import app
 from loadgen.cli.between import two_sided
 from loadgen.repeats import alternating
 from loadgen.scenario import Scenario, ScenarioError, build
+from tests.end_to_end.process import loadgen, running, serving
 
 LOAD: dict[str, Any] = {
     "arrivals": {"kind": "poisson", "rate": "8/s"},
@@ -138,7 +141,9 @@ def test_what_are_no_two_sides_gets_a_line(names: tuple[str, str], more: dict[st
         (["--between", "a", "b", "--unpaired"], "--unpaired cannot stand beside --between"),
         (["s.yaml", "t.yaml", "--between", "a", "b"], "--between runs one SCENARIO"),
         (["runs/1", "--server-command", "x"], "--server-command: goes into the workflow"),
-        (["--init", "--between", "a", "b"], "--between cannot stand beside --init"),
+        (["--init", "--between", "a", "b"], "--init writes files and compares none"),
+        (["runs/1", "--seed", "0"], "--seed: nothing is run without"),
+        (["runs/1", "--init"], "--init writes files and compares none"),
         (["--baseline", "x"], "CANDIDATE: a run folder"),
     ],
 )
@@ -147,3 +152,60 @@ def test_a_flag_that_would_be_passed_over_is_refused(words: list[str], said: str
     ended = CliRunner().invoke(app, ["gate", *words])
     assert isinstance(ended.exception, ScenarioError)
     assert said in str(ended.exception)
+
+
+# --- over HTTP, in real processes ----
+
+FLAGS = ("--rate", "20", "--num-prompts", "60", "--repeats", "2")
+
+
+@pytest.mark.slow
+def test_two_servers_are_gated_from_the_command_line_alone(tmp_path: Path) -> None:
+    """No scenario is needed: the load is said by flags; a step half as long again is slower."""
+    with (
+        serving("--step", "10ms", cwd=tmp_path) as (old, _),
+        serving("--step", "15ms", cwd=tmp_path) as (new, _),
+    ):
+        ended = loadgen(
+            "gate", "--between", old, new, *FLAGS, "--out", "out", "--metric", "itl_p50", cwd=tmp_path
+        )
+    assert ended.code in (1, 4), ended.err  # 4 on a busy machine
+    assert ("INVALID" if ended.code == 4 else "slower") in ended.out
+    headers = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("out/*/*/run.json"))]
+    assert [header["target"] for header in headers] == [old, old, new, new]
+    turns = sorted(headers, key=lambda header: header["clock_origin_monotonic_ns"])
+    assert [header["target"] for header in turns] == [old, new, new, old]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_series_and_is_no_verdict(tmp_path: Path) -> None:
+    """The first run, cut short, is kept; the second is never begun."""
+    with serving("--step", "10ms", cwd=tmp_path) as (url, _):
+        words = ("gate", "--between", url, url, *FLAGS, "--out", "out", "--num-prompts", "2000")
+        with running(*words, cwd=tmp_path) as process:
+            wait_for(tmp_path / "out" / "a" / "1" / "run.json")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "PASS" not in out + err
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.glob("out/*/*/run.json")] == [
+        "out/a/1/run.json"
+    ]
+
+
+@pytest.mark.slow
+def test_a_server_that_is_not_there_ends_it_before_any_run(tmp_path: Path) -> None:
+    """Though the other one is: both are looked at first."""
+    with serving("--step", "10ms", cwd=tmp_path) as (url, _):
+        ended = loadgen("gate", "--between", url, "http://127.0.0.1:9", *FLAGS, "--out", "out", cwd=tmp_path)
+    assert ended.code == 5
+    assert "variants.b" in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(200):
+        if path.exists():
+            return
+        time.sleep(0.1)
+    raise TimeoutError(path)

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from loadgen import __version__, scenario
 from loadgen.cli.app import app
 from loadgen.cli.ci_kit import FILES, next_steps, write_kit
+from loadgen.cli.exits import Exit
 from loadgen.scenario import ScenarioError
 
 WORKFLOW, SCENARIO = FILES.values()
@@ -118,6 +119,8 @@ def job(repository: Path, *, baseline: bool, **env: str) -> Job:
             check=False,
         )
         codes[name], said[name] = done.returncode, done.stdout + done.stderr
+        if name == "Measure" and done.returncode == Exit.INVALID:
+            pytest.skip("this machine was not left alone: its measurement cannot be trusted")
     return Job(codes, said)
 
 
