@@ -171,7 +171,10 @@ class Scenario(Strict):
     drain_s: DurationOrZero = Field(
         default=10.0, alias="drain", description="how long Ctrl-C waits for what is in flight"
     )
-    slos: Slos = Field(default=(), description="what must hold, such as p99(ttft) <= 500ms")
+    slos: Slos = Field(
+        default=(),
+        description="what must hold, such as p99(ttft) <= 500ms, or the name of a set (loadgen slos)",
+    )
     repeats: Repeats = Field(default=1, description="runs of the one plan, one after another")
     policy: Literal["interval", "point"] = Field(
         default="interval",

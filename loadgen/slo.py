@@ -191,7 +191,8 @@ def ttft_limit(text: object) -> Limit:
 
 def _index(text: str) -> float:
     """A share of deadlines: `0.9`, or `90%`."""
-    share = _share(text) if "%" in text else float(text) if re.fullmatch(r"\s*[0-9.]*[0-9]\s*", text) else 0.0
+    plain = re.fullmatch(r"[0-9]*\.?[0-9]+", text.strip())
+    share = float(plain[0]) if plain else _share(text.strip())
     if not 0 < share <= 1:
         raise ValueError(f"{quoted(text)} is no fluidity: write a share of deadlines, such as 0.9")
     return share

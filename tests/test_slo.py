@@ -41,7 +41,7 @@ from loadgen.slo_sets import SETS
         ),
         ("share(fluidity>=0.9) >= 99%", Within({"fluidity": Limit(0.9)}, 0.99)),
         (
-            "share(fluidity > 90%, ttft<=1s) >= 50%",
+            "share(fluidity > 90% , ttft<=1s) >= 50%",
             Within({"fluidity": Limit(0.9), "ttft": Limit(1.0)}, 0.5),
         ),
         ("max( longest_stall ) <= 1s", AllWithin("longest_stall", 1.0)),
@@ -82,6 +82,7 @@ def test_each_form_is_read(text: str, slo: Slo) -> None:
         ("share(fluidity<=0.9) >= 99%", "fluidity has a lower limit: write >="),
         ("share(fluidity>=1.1) >= 99%", "'1.1' is no fluidity: write a share of deadlines, such as 0.9"),
         ("share(fluidity>=0) >= 99%", "'0' is no fluidity"),
+        ("share(fluidity>=1.2.3) >= 99%", "'1.2.3' is no share"),
         ("share(ttft>=1s) >= 99%", "ttft has an upper limit: write <="),
         (
             "p99(tpot) <= 50ms + 1ms/token",

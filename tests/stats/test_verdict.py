@@ -247,16 +247,12 @@ def test_a_set_is_judged_at_its_own_confidence() -> None:
 
 
 def test_where_requests_are_fewer_than_they_seem_mlperf_would_say_otherwise() -> None:
-    """100 misses in a row of 12,571 pass its rule, which takes them for independent; here they do not."""
-    n = 12_571
-    together = [ok(i, i / 10, ttft_s=3.0 if 6000 <= i < 6100 else 0.1, gaps_us=[10]) for i in range(n)]
-    apart = [
-        ok(i, i / 10, ttft_s=3.0 if i % 125 == 60 and i < 12_500 else 0.1, gaps_us=[10]) for i in range(n)
-    ]
-    slow, even = (judged(rows, "mlperf-llama2-70b-server").slos[0] for rows in (together, apart))
-    assert slow.verdict == "UNRESOLVED"
+    """20 misses in a row of 3,304 pass its rule, which takes them for independent; here they do not."""
+    n = 3304
+    together = [ok(i, i / 10, ttft_s=3.0 if 2000 <= i < 2020 else 0.1, gaps_us=[10]) for i in range(n)]
+    slow = one(together, "mlperf-llama2-70b-server")
+    assert (slow.verdict, slow.value) == ("UNRESOLVED", 1 - 20 / n)
     assert slow.reason.endswith("MLPerf's own rule, which takes requests for independent, would say PASS")
-    assert even.value == slow.value == 1 - 100 / n
     assert "MLPerf" not in one(together, "p99(ttft) <= 2s").reason
 
 
