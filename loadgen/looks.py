@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
+from msgspec.structs import replace
 
 from loadgen.plan import Phase, Plan
 from loadgen.records import Records, RequestRecord
 from loadgen.run import EndedEarly, Run, RunHeader
-from loadgen.slo import AllWithin, Mean, Rate, Refused, Slo, Within, parse
+from loadgen.slo import AllWithin, parse
 from loadgen.stats import summarize
 from loadgen.stats.bounds import BLOCKS
-from loadgen.stats.summary import SloResult, Summary
+from loadgen.stats.summary import Summary
+from loadgen.stats.verdict import judge
 
 CONFIDENCE = 0.999
 SHARES = (1 / 8, 1 / 4, 1 / 2)
 FEWEST_ROWS = 50  # a look at fewer tells nothing
-_WIDER = 2.07  # a bound from blocks at CONFIDENCE is so much farther off than at 95 %: Student's t
 
 
 class Looks:
@@ -67,64 +68,25 @@ class Look:
     def tell(self, header: RunHeader) -> EndedEarly | None:
         """What they tell of the SLOs of the run, if anything."""
         run = self._as_run(header)
-        summary = summarize(run)
-        if summary.validity == "INVALID":
+        if run.asked("policy") == "point":  # judged by the figure alone, which goes on to change
             return None
-        until_s = max(record.due_s for record in self.records)
+        summary = summarize(run)
+        results = judge(run, summary, CONFIDENCE)
         words = f"told by the first {len(self.records):,} measured requests"
-        for result in summary.slos:
-            if _is(result, "FAIL"):
-                why = f"{result.slo} fails: {words}"
-                return EndedEarly(until_s=until_s, verdict="FAIL", why=why)
-        if self.is_last and _is_steady(run, summary) and all(_is(each, "PASS") for each in summary.slos):
+        until_s = max(record.due_s for record in self.records)
+        for result in results:
+            if result.verdict == "FAIL":
+                return EndedEarly(until_s=until_s, verdict="FAIL", why=f"{result.slo} fails: {words}")
+        lasting = all(r.verdict == "PASS" and not isinstance(parse(r.slo), AllWithin) for r in results)
+        if self.is_last and lasting and _is_steady(run, summary):
             return EndedEarly(until_s=until_s, verdict="PASS", why=f"every SLO passes: {words}")
         return None
 
     def _as_run(self, header: RunHeader) -> Run:
-        from msgspec.structs import replace
-
         until_s = max(record.due_s for record in self.records)
         seen = EndedEarly(until_s=until_s, verdict="FAIL", why="")
         header = replace(header, complete=True, ended_early=seen, rows_due=None, window_end_s=until_s)
         return Run(header, Records.from_records(self.records))
-
-
-def _is(result: SloResult, verdict: str) -> bool:
-    """Whether the SLO would be judged so with CONFIDENCE too."""
-    if result.verdict != verdict or result.value is None or result.low is None or result.high is None:
-        return False
-    slo = parse(result.slo)
-    low, high = _bounds(slo, result, result.value)
-    limit, at_least = _limit(slo)
-    if verdict == "PASS":
-        return not isinstance(slo, AllWithin) and (low >= limit if at_least else high <= limit)
-    return high < limit if at_least else low > limit
-
-
-def _bounds(slo: Slo, result: SloResult, value: float) -> tuple[float, float]:
-    from scipy.special import betaincinv
-
-    if isinstance(slo, AllWithin):
-        return value, value
-    assert result.low is not None
-    assert result.high is not None
-    if isinstance(slo, Mean | Rate):
-        return value - _WIDER * (value - result.low), value + _WIDER * (result.high - value)
-    n = result.n_effective or float(result.n)
-    k, rare = value * n, 1 - CONFIDENCE
-    low = float(betaincinv(k, n - k + 1, rare)) if k > 0 else 0.0
-    return low, float(betaincinv(k + 1, n - k, CONFIDENCE)) if k < n else 1.0
-
-
-def _limit(slo: Slo) -> tuple[float, bool]:
-    """The limit of its figure, and whether that is a least one."""
-    match slo:
-        case AllWithin():
-            return 1.0, True
-        case Within(least=limit) | Rate(least=limit):
-            return limit, True
-        case Mean(limit_s=limit) | Refused(most=limit):
-            return limit, False
 
 
 def _is_steady(run: Run, s: Summary) -> bool:

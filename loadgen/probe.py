@@ -110,7 +110,7 @@ def at_rate(scenario: Scenario, rate_rps: float, pace_rps: float) -> Scenario:
     factor, asked = rate_rps / pace_rps, scenario.load
     assert asked.arrivals is not None
     update: dict[str, Any] = {"arrivals": _scaled(asked.arrivals, factor)}
-    for name in ("duration_s", "warmup_s"):
+    for name in ("duration_s", "warmup"):
         if isinstance(span_s := getattr(asked, name), float):
             update[name] = span_s / factor
     changed = scenario.model_copy(update={"load": asked.model_copy(update=update)})

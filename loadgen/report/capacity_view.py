@@ -107,7 +107,8 @@ def picture(found: Capacity, columns: int) -> list[str]:
         *lines,
         " " * (_MARGIN - 1) + "+" + "-" * width,
         " " * _MARGIN + axis,
-        f"{title}, ms, by {found.unit}, logarithmic. P passes, F fails, ? undecided, ! no trust",
+        f"{title}, ms, by {found.unit}, logarithmic.",
+        "P passes, F fails, ? undecided, ! cannot be trusted.",
     ]
 
 
