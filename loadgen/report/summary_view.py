@@ -6,7 +6,7 @@ from loadgen.records import Outcome
 from loadgen.report import parts_view, slo_view
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
-from loadgen.stats.summary import Distribution, Finding, Summary
+from loadgen.stats.summary import Distribution, Finding, Interval, Summary
 from loadgen.stats.validity import CLIENT
 
 MOST_ERRORS = 5
@@ -165,6 +165,9 @@ def rates(s: Summary) -> Table:
     if s.goodput and s.goodput.attainment is not None:
         met = percent(s.goodput.attainment, s.offered)
         rows.append(["attainment", met, "of offered", f"{s.goodput.good:,} requests within {limits}"])
+    if s.fluid_share is not None:
+        said = "requests with a fluidity of 0.9 or more"
+        rows.append(["fluid", percent(s.fluid_share, s.offered), "of offered", said])
     if s.wasted_tokens:
         rows.append(["wasted", f"{s.wasted_tokens:,}", "tokens", "came for requests that then failed"])
     mean = f"; mean {number(s.in_flight_mean)}" if s.in_flight_mean is not None else ""
@@ -226,6 +229,7 @@ def latencies(s: Summary) -> Table:
         Column("max"),
     ]
     words = [f"{METRICS[key][0]}: {METRICS[key][1]}." for key in shown]
+    words += [words_of for key in shown if (words_of := _sure(METRICS[key][0], s.metrics[key]))]
     return Table(
         f"Latency ({source_of(s)})", columns, list(shown.values()), words + marks(list(shown.values()))
     )
@@ -244,6 +248,23 @@ def _latency(key: str, d: Distribution) -> list[str]:
         if n < FEW and cells[at] not in (UNDEFINED, INFINITE):
             cells[at] = FEW_MARK + cells[at]
     return [METRICS[key][0], unit + ("/token" if key == "normalized_latency_s" else ""), f"{d.n:,}", *cells]
+
+
+def _sure(name: str, d: Distribution) -> str:
+    """Between which bounds the adjusted percentiles are, or that it cannot be told."""
+    known = {key: d.intervals[key] for key in ("p50", "p99") if key in d.intervals}
+    if not known:
+        return ""
+    told = [f"{key} {_between(i)}" for key, i in known.items() if i.decided]
+    open_ = [key for key, i in known.items() if not i.decided]
+    n = "too few to tell" if d.n_effective is None else f"effective n = {d.n_effective:,.0f}"
+    undecided = f", {' and '.join(open_)} undecided" if open_ else ""
+    return f"{name}, 95 % intervals over offered: {'; '.join([*told, n + undecided])}."
+
+
+def _between(interval: Interval) -> str:
+    low, high = ("> max" if bound is None else duration(bound) for bound in (interval.low, interval.high))
+    return high if interval.low is None else f"{low} to {high}"
 
 
 def next_steps(s: Summary) -> list[str]:

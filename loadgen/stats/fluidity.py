@@ -15,6 +15,7 @@ from loadgen.stats.goodput import allowed_s, asked_by_class
 from loadgen.stats.metrics import known_tokens, span_s
 from loadgen.units import duration_s
 
+FLUID = 0.9  # the least fluidity of a request that reads well, as etalon has it
 Rule = Literal["code", "docs"]
 Nanoseconds = NDArray[np.int64]
 
@@ -28,6 +29,12 @@ def fluidity(run: Run) -> Floats | None:
     if not all(deadlines.values()) or (_with_token(r) & ~known_tokens(r)).any():
         return None
     return np.concatenate([_of_block(block, deadlines) for block in r.blocks()])
+
+
+def fluid_share(run: Run) -> float | None:
+    """The share of offered requests with a fluidity of FLUID or more; None where there is no such figure."""
+    offered, found = int(run.records.offered.sum()), fluidity(run)
+    return None if found is None or not offered else float((found >= FLUID).sum()) / offered
 
 
 def _with_token(r: Records) -> Mask:

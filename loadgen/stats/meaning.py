@@ -12,6 +12,7 @@ from loadgen.stats import flow
 from loadgen.stats.asked import asked_load
 from loadgen.stats.certificate import certify, declared
 from loadgen.stats.cost import costs
+from loadgen.stats.fluidity import fluid_share
 from loadgen.stats.goodput import goodput
 from loadgen.stats.metrics import itl_is_assumed, metrics
 from loadgen.stats.outcomes import counted, erred, messages, outcomes, rejected, share, statuses
@@ -73,6 +74,7 @@ def summarize(run: Run) -> Summary:
         overloaded=overloaded(run),
         metrics=distributions,
         goodput=goodput(run, rate),
+        fluid_share=fluid_share(run),
         partly_closed_loop=held_back is not None,
         max_concurrency=run.asked("load", "max_concurrency"),
         held_back=held_back,

@@ -163,7 +163,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     `asked`: the load in words. `window_*_s`: the part that rates are over; an interrupted run's ends where it
     did. `held_back`: measured requests that had to wait for a place under `max_concurrency`; None without
     one, which makes a run partly closed loop. `retries`: attempts of measured requests that were followed by
-    another. `verdict`: of all SLOs together, None without any. `warmup`: None unless it was `auto`.
+    another. `fluid_share`: of the offered, those with a fluidity of 0.9 or more. `verdict`: of all SLOs
+    together, None without any. `warmup`: None unless it was `auto`.
 
     `per_accelerator`: rates by their names here, and `goodput_rps`, for each of `accelerators`, those of the
     target as the scenario tells, or the GPUs of the bundled engine; empty where not told. `usd_per_hour` is
@@ -227,6 +228,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     usd_per_million_output_tokens: float | None = None
     by_class: dict[str, Part] = {}
     by_turn: dict[str, Part] = {}
+    fluid_share: float | None = None
     slos: list[SloResult] = []
     verdict: Verdict | None = None
 

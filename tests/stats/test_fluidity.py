@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.records import Outcome, RequestRecord
+from loadgen.report.summary_view import rates
 from loadgen.stats import summarize
 from loadgen.stats.fluidity import Rule, fluidity, indices
 from tests.records import failed, ok, run_of
@@ -93,8 +94,11 @@ def test_only_answers_have_one() -> None:
     rows = [ok(0), failed(1, outcome=Outcome.REJECTED), ok(2, gaps_us=[], **empty)]
     assert np.isnan(of(*rows)).tolist() == [False, True, True]
     scenario = {"fluidity": DEADLINES, "slos": ["share(fluidity>=0.9) >= 50%"]}
-    (result,) = summarize(run_of(rows, scenario=scenario)).slos
-    assert (result.n, result.value) == (3, pytest.approx(1 / 3))
+    summary = summarize(run_of(rows, scenario=scenario))
+    assert (summary.slos[0].n, summary.slos[0].value) == (3, pytest.approx(1 / 3))
+    assert summary.fluid_share == pytest.approx(1 / 3)
+    assert ["fluid", "33 %", "of offered"] in [row[:3] for row in rates(summary).rows]
+    assert summarize(run_of(rows)).fluid_share is None
 
 
 def test_each_class_has_its_deadlines() -> None:
