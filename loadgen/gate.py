@@ -167,6 +167,7 @@ def _faults(
     candidates: Sequence[Sample], baselines: Sequence[Sample], summaries: Sequence[Summary]
 ) -> Iterator[str]:
     """Why nothing can be told, whatever the figures are."""
+    invalid = {s.run_id: f.text for s in summaries for f in s.findings if f.effect == "invalid"}
     lengths = {s.run_id for s in summaries if any(f.name == OTHER_LENGTHS for f in s.findings)}
     for role, samples in (("candidate", candidates), ("baseline", baselines)):
         for s in samples:
@@ -176,7 +177,8 @@ def _faults(
             elif s.about.interrupted or not s.about.complete:
                 yield f"{where} did not come to its end"
             elif s.about.validity == "INVALID":
-                yield f"the measurement of {where} is INVALID: loadgen report says why"
+                why = invalid.get(s.about.run_id, "loadgen report says why")
+                yield f"the measurement of {where} is INVALID: {why}"
             elif s.about.run_id in lengths:
                 yield f"{where} did not keep to the output lengths asked: the work was not the same"
 

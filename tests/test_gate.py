@@ -140,6 +140,14 @@ def test_a_run_that_cannot_be_trusted_tells_nothing(
         assert [role in fault and why in fault for fault in found.faults] == [True]
 
 
+def test_what_makes_a_run_invalid_is_said(runs: dict[str, Taken]) -> None:
+    """Where its summary is at hand: a red page alone should tell what to mend."""
+    late = Finding(name="send_lag", effect="invalid", text="requests left late")
+    summary = msgspec.structs.replace(runs["same"].summary, findings=[late])
+    found = judged(about(runs["same"], validity="INVALID")._replace(summary=summary), runs["a"])
+    assert found.faults == ["the measurement of candidate same is INVALID: requests left late"]
+
+
 def test_answers_of_other_lengths_than_asked_are_no_comparison(runs: dict[str, Taken]) -> None:
     """A server that stops early is not faster."""
     short = Finding(name="output_tokens", effect="warning", text="")
