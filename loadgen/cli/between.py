@@ -40,22 +40,22 @@ def run_between(params: dict[str, Any], words: Words) -> Sides:
     from loadgen.workload import draw
 
     scenario = str(params["candidates"][0]) if params["candidates"] else None
-    virtual = params["virtual"]
+    where, virtual = scenario or "command line", params["virtual"]
     wait_s = positive_s("--wait-ready", params["wait_ready"])
     manner = Manner(words.progress, words.quiet, not params["no_preflight"], wait_s)
-    where = scenario or "command line"
     asked = two_sided(params["between"], overlay(scenario, params), where)
     repeats = asked.repeats if asked.repeats > 1 or params["repeats"] else REPEATS
-    whole_id = drive.new_run_id(asked.name)
-    folder = params["out"] or drive.RUNS / whole_id
+    run_id = drive.new_run_id(asked.name)
+    folder = params["out"] or drive.RUNS / run_id
     refuse_used(folder)
     singles, plan = singles_of(asked, where, virtual), draw(asked)
     reached = {} if virtual else run_async(reach_all(singles, plan, where, manner))
-    orders = {}
-    for place, (name, single) in enumerate(singles.items()):
-        engine = single.engine.model_copy(update={"seed": single.engine.seed + place * repeats})
-        one = single.model_copy(update={"engine": engine, "repeats": repeats})
-        orders[name] = drive.Order(one, plan, folder / name, f"{whole_id}-{name}", command_line())
+    orders = {
+        name: drive.Order(
+            _seeded(single, place, repeats), plan, folder / name, f"{run_id}-{name}", command_line()
+        )
+        for place, (name, single) in enumerate(singles.items())
+    }
     baseline, candidate = orders
     for name, number in alternating(baseline, candidate, repeats):
         order, title = repeat(orders[name], number), f"{name} {number} of {repeats}"
@@ -64,6 +64,12 @@ def run_between(params: dict[str, Any], words: Words) -> Sides:
             words.say(f"interrupted: nothing is judged; what was measured is kept in {folder}")
             raise typer.Exit(Exit.INTERRUPTED)
     return Sides(folder / baseline, folder / candidate)
+
+
+def _seeded(single: Scenario, place: int, repeats: int) -> Scenario:
+    """The scenario of a side, repeated, with seeds of the engine that no run of the other side has."""
+    engine = single.engine.model_copy(update={"seed": single.engine.seed + place * repeats})
+    return single.model_copy(update={"engine": engine, "repeats": repeats})
 
 
 def two_sided(names: tuple[str, str], asked: Scenario, where: str) -> Scenario:
