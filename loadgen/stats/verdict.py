@@ -61,12 +61,15 @@ class _Figure:
     times: float | None = None
 
 
-def judge(run: Run, s: Summary) -> list[SloResult]:
-    """Every SLO of the scenario, then those of its classes. `s`: the run's summary."""
-    results = _judged(None, run, run.asked("slos") or [], s)
+def judge(run: Run, s: Summary, confidence: float = 0.0) -> list[SloResult]:
+    """Every SLO of the scenario, then those of its classes. `s`: the run's summary.
+
+    `confidence`: in any case, where it is above that of the SLO.
+    """
+    results = _judged(None, run, run.asked("slos") or [], s, confidence)
     for name, asked in (run.asked("load", "classes") or {}).items():
         if texts := asked.get("slos"):
-            results += _judged(name, of_class(run, name), texts, s)
+            results += _judged(name, of_class(run, name), texts, s, confidence)
     return results
 
 
@@ -75,8 +78,8 @@ def overall(results: list[SloResult]) -> Verdict | None:
     return min((result.verdict for result in results), key=_WORST_FIRST.index, default=None)
 
 
-def _judged(name: str | None, run: Run, texts: list[str], s: Summary) -> list[SloResult]:
-    promised = promises(texts)
+def _judged(name: str | None, run: Run, texts: list[str], s: Summary, confidence: float) -> list[SloResult]:
+    promised = [replace(each, confidence=max(each.confidence, confidence)) for each in promises(texts)]
     bounded = {promise.slo.rate for promise in promised if isinstance(promise.slo, Refused)}
     return [_result(name, run, promise, s, means_stand=bounded == {*REFUSALS}) for promise in promised]
 
@@ -203,10 +206,11 @@ def _figure(run: Run, promise: Promise) -> _Figure:
         case Mean(metric=metric, limit_s=limit):
             sums, counts = _in_time(run.records, *_values(run.records, metric))
             mean = float(sums.sum() / counts.sum()) if counts.any() else None
-            return _ratio(sums, counts, mean, limit, int(counts.sum()))
+            return _ratio(sums, counts, mean, limit, int(counts.sum()), promise.confidence)
         case Rate(rate=rate, least=limit):
             value, tops, seconds = _by_block(run, rate)
-            return _ratio(tops, seconds, value, limit, int(run.records.offered.sum()))
+            n = int(run.records.offered.sum())
+            return _ratio(tops, seconds, value, limit, n, promise.confidence)
 
 
 def _share(hits: Floats, of: Floats, limit: float, confidence: float, seen: float) -> _Figure:
@@ -243,11 +247,13 @@ def _blocks(run: Run, metric: str) -> Blocks:
     return in_blocks(run.records, f"{metric}_s", per_request(run.records)[f"{metric}_s"])
 
 
-def _ratio(tops: Floats, bottoms: Floats, value: float | None, limit: float, n: int) -> _Figure:
+def _ratio(
+    tops: Floats, bottoms: Floats, value: float | None, limit: float, n: int, confidence: float
+) -> _Figure:
     error = ratio_error(tops, bottoms)
     if value is None or error is None:
         return _Figure(value, n=n)
-    off = margin(error)
+    off = margin(error, confidence)
     times = None if value == limit else (off / (value - limit)) ** 2
     return _Figure(value, value - off, value + off, n, times=times)
 
