@@ -229,7 +229,8 @@ def latencies(s: Summary) -> Table:
         Column("max"),
     ]
     words = [f"{METRICS[key][0]}: {METRICS[key][1]}." for key in shown]
-    words += [words_of for key in shown if (words_of := _sure(METRICS[key][0], s.metrics[key]))]
+    if sure := [line for key in shown if (line := _sure(METRICS[key][0], s.metrics[key]))]:
+        words += ["Intervals, 95 %, over offered; effective n: as many independent ones tell as much:", *sure]
     return Table(
         f"Latency ({source_of(s)})", columns, list(shown.values()), words + marks(list(shown.values()))
     )
@@ -256,10 +257,12 @@ def _sure(name: str, d: Distribution) -> str:
     if not known:
         return ""
     told = [f"{key} {_between(i)}" for key, i in known.items() if i.decided]
-    open_ = [key for key, i in known.items() if not i.decided]
-    n = "too few to tell" if d.n_effective is None else f"effective n = {d.n_effective:,.0f}"
-    undecided = f", {' and '.join(open_)} undecided" if open_ else ""
-    return f"{name}, 95 % intervals over offered: {'; '.join([*told, n + undecided])}."
+    unclear = [key for key, i in known.items() if not i.decided]
+    if d.n_effective is not None:
+        told.append(f"effective n = {d.n_effective:,.0f}")
+    if unclear:
+        told.append(f"{' and '.join(unclear)} undecided")
+    return f"{name}: {', '.join(told)}."
 
 
 def _between(interval: Interval) -> str:

@@ -20,7 +20,7 @@ PERCENTILES = (50, 90, 95, 99)
 _SURE = 0.975  # of each side
 _STEP = 1e-3  # values as near as this, relative, are taken for one: for the largest of them
 _RESAMPLES = 400
-_CHUNK = 2**21
+_CHUNK = 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,18 +148,17 @@ def blocks_of_gaps(gaps: Iterable[Gaps], late: Floats) -> Blocks:
 
     They are only counted, so that a hundred million take no more memory than a few.
     """
-    counts = np.zeros((len(late), _bins(np.array(2.0**32)) + 1), np.int64)
+    counts = np.zeros((len(late), int(_bins(np.array(2.0**32))) + 1))
     largest_s, sums_us = np.zeros(counts.shape[1]), np.zeros(len(late))
     for values_s, whose, times in _larger(gaps):
         bins = _bins(values_s * 1e6)
         np.maximum.at(largest_s, bins, np.where(times > 0, values_s, 0.0))
         sums_us += np.bincount(whose, np.rint(values_s * times * 1e6), len(late))  # exact in any order
-        found = np.bincount(whose * counts.shape[1] + bins, times, counts.size)
-        counts += found.reshape(counts.shape).astype(np.int64)
+        counts += np.bincount(whose * counts.shape[1] + bins, times, counts.size).reshape(counts.shape)
     if not len(late) or not counts.any():
         return NONE
     some = counts.any(axis=0)
-    within = counts[:, some].cumsum(axis=1)
+    within = counts[:, some].cumsum(axis=1).astype(np.int64)
     return Blocks(largest_s[some], within, within[:, -1] + late.astype(np.int64), sums_us / 1e6)
 
 
