@@ -128,6 +128,8 @@ def parse(text: str) -> Slo:
         named = f", nor the name of a set: did you mean {near}?" if near else ""
         raise ValueError(f"{quoted(text)} is no SLO{named or f': write {_FORMS}'}")
     what, sign, limit = found[1], found[2][0], found[3]
+    if what.count("(") != what.count(")"):
+        raise ValueError(f"{quoted(text)}: a bracket is open: in a list, quote an SLO that has a comma")
     call = re.fullmatch(r"([^\s()]+)\s*\((.*)\)", what)
     return _rate(what, sign, limit) if call is None else _statistic(call[1], call[2], sign, limit)
 

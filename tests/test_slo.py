@@ -73,6 +73,8 @@ def test_each_form_is_read(text: str, slo: Slo) -> None:
         ("p99(ttft) <= 1", "'1' is not a duration: write a number with a unit"),
         ("p99(ttft) <= 0s", "a latency's limit is above zero"),
         ("p100(ttft) <= 1s", "p100 is no percentile"),
+        ("share(ttft<=1s", "a bracket is open: in a list, quote an SLO that has a comma"),
+        ("tpot<=50ms) >= 90%", "a bracket is open"),
         ("p0(ttft) <= 1s", "p0 is no percentile"),
         ("rejection_rate <= 0.01", "'0.01' is no share: write a percentage"),
         ("rejection_rate <= 101%", "'101%' is no share"),
