@@ -10,7 +10,7 @@ from loadgen.slo import Mean, Rate, Slo, Within, is_of_gaps_alone, parse
 from loadgen.slo_sets import SETS
 from loadgen.stats.summary import SloResult, Summary
 
-OF_GAPS_ALONE = (
+_OF_GAPS_ALONE = (
     "it says nothing of the wait for the first token, and a server that holds tokens back can raise it: "
     "limit ttft or e2e too."
 )
@@ -37,7 +37,7 @@ def table(s: Summary, source: str) -> Table | None:
     ]
     rows = [_row(result, with_class=classes) for result in s.slos]
     notes = [f"{_named(result)}: {result.reason}." for result in s.slos if result.reason]
-    notes += [f"{_named(result)}: {OF_GAPS_ALONE}" for result in s.slos if _hides_waiting(result, s)]
+    notes += [f"{_named(result)}: {_OF_GAPS_ALONE}" for result in s.slos if _hides_waiting(result, s)]
     notes += _sets(s)
     notes += [
         "pNN and share: found is the share of the offered requests, or of gaps, within the limit.",
@@ -53,8 +53,17 @@ def _hides_waiting(result: SloResult, s: Summary) -> bool:
         case Within(limits=limits):
             return result.slo.lstrip().startswith("share") and is_of_gaps_alone(limits)
         case Rate(rate="goodput"):
-            return s.goodput is not None and s.goodput.is_of_gaps_alone
+            good = s.by_class[result.class_].goodput if result.class_ in s.by_class else s.goodput
+            return good is not None and good.is_of_gaps_alone
     return False
+
+
+def of_goodput(s: Summary) -> list[str]:
+    """What the limits of a good request leave out; by class where these have limits of their own."""
+    goods = {f"goodput, {name}": part.goodput for name, part in s.by_class.items()}
+    if s.goodput and s.goodput.limits_s:
+        goods = {"goodput": s.goodput}
+    return [f"{name}: {_OF_GAPS_ALONE}" for name, good in goods.items() if good and good.is_of_gaps_alone]
 
 
 def sets() -> Table:

@@ -113,7 +113,9 @@ def cautions(s: Summary) -> list[str]:
     if s.source == "virtual":
         said.append("SIMULATED: the bundled engine's model of time, not a measured server.")
     if s.overloaded:
-        said.append("Overloaded: percentiles depend on how long one measured.")
+        said.append("Overloaded: percentiles depend on the run length.")
+    if s.overloaded is None and s.window_by != "burst" and s.offered:
+        said.append("Too few requests to tell whether the server keeps up with the load.")
     if s.max_concurrency is not None:
         held = f"held back {s.held_back:,} of {sum(s.outcomes.values()):,} requests"
         cap = f"a cap of {s.max_concurrency:,} was set; it {held}, most in flight {s.in_flight_max:,}"
@@ -176,8 +178,7 @@ def rates(s: Summary) -> Table:
     notes = [
         "makespan: of the whole run, from the first due to the last end, warm-up and tail load included."
     ]
-    if s.goodput and s.goodput.is_of_gaps_alone:
-        notes.append(f"goodput: {slo_view.OF_GAPS_ALONE}")
+    notes += slo_view.of_goodput(s)
     if s.window_by == "burst":
         notes.append("A burst has no rate: its figure is the makespan throughput.")
     return Table(f"Rates ({source_of(s)})", columns, rows, notes)

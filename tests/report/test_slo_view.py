@@ -49,6 +49,21 @@ def test_a_goodput_of_gaps_alone_is_noted_without_any_slo() -> None:
     assert ["holds tokens back" in " ".join(notes) for notes in said] == [True, False]
 
 
+def test_a_class_whose_goodput_is_of_gaps_alone_is_named() -> None:
+    """It, and not the class beside it; so is an SLO of its own."""
+    classes = {
+        "chat": {"weight": 1, "goodput": {"tpot": "1s"}, "slos": ["goodput >= 1/s"]},
+        "batch": {"weight": 1, "goodput": {"e2e": "9s"}, "slos": ["goodput >= 2/s"]},
+    }
+    rows = [ok(i, i / 10, class_=("chat", "batch")[i % 2]) for i in range(100)]
+    s = summarize(run_of(rows, scenario={"load": {"classes": classes}}))
+    table = slo_view.table(s, "measured")
+    assert table is not None
+    for notes, name in ((summary_view.rates(s).notes, "goodput, "), (table.notes, "")):
+        said = [note for note in notes if "holds tokens back" in note]
+        assert [note.startswith(f"{name}chat") for note in said] == [True]
+
+
 def test_a_limit_that_grows_with_the_prompt_is_shown_so() -> None:
     """In the SLO's own words, and in those of goodput."""
     s = summary("p99(ttft) <= 500ms + 0.2ms/token", goodput={"ttft": "500ms + 0.2ms/token"})
