@@ -36,7 +36,7 @@ class Capacity(msgspec.Struct, kw_only=True):
 
     `answer`: BOUNDED between a PASS and a FAIL; FAIL where the lowest load tried fails; UNRESOLVED where an
     edge is not decided; INVALID where no probe could be trusted. `reason` says it in words. `undecided`: what
-    would decide each UNRESOLVED load between the edges. `probes` are by load; `requests`: of all of them.
+    would decide the UNRESOLVED loads next to the edges. `probes` are by load; `requests`: of all of them.
     """
 
     schema: int = SCHEMA
@@ -215,11 +215,12 @@ def _conclude(found: Capacity, probes: Collection[Probe]) -> None:
         found.load = max(min(crossed, found.high or crossed), found.low or 0.0)
     found.limiting = above.limiting if above is not None else None
     found.usd_per_million_output_tokens = below.usd_per_million_output_tokens if below else None
-    found.undecided = [
+    doubtful = [
         f"{p.load:g} {found.unit}: {p.reason}"
         for p in telling
         if p.verdict == "UNRESOLVED" and (found.low or 0) < p.load < (found.high or inf)
     ]
+    found.undecided = doubtful[:1] + doubtful[1:][-1:]
     found.knee, found.above = _knee(found.probes), _above(found)
     found.answer, found.reason = _answer(found)
 

@@ -11,7 +11,7 @@ from loadgen.probe import Probe
 _HALVINGS = 10  # below a thousandth of the load to start from nothing is sought
 _LARGEST = 1e6
 _BLIND = 3  # loads that could not be measured, and no other: the rest could not be either
-_COARSE = 4  # so much nearer the crossing is looked for by all repeats
+_COARSE = 2  # so much nearer the crossing is looked for by all repeats
 _STRIDES = (2, 4, 8, 16, 32, 64)  # from the crossing outwards, in steps of the resolution
 
 
@@ -81,8 +81,10 @@ class Search:
         return known
 
     def _repeated(self, load: float) -> Probe:
+        """By all repeats, unless it is clear that they would not be enough to decide."""
         probe = self._at(load)
-        return probe if probe.is_clear else self._at(load, self.repeats)
+        is_vain = (probe.n_to_decide or 0) > self.repeats * probe.requests / probe.runs
+        return probe if probe.is_clear or is_vain else self._at(load, self.repeats)
 
     def _rounded(self, load: float) -> float:
         return max(1.0, round(load)) if self.whole else float(f"{load:.5g}")

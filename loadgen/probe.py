@@ -36,6 +36,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     `excess`: how far the point estimate of the limiting SLO is beyond its limit, as a logarithm (of odds,
     where it is a share); at most 0 where all are met, None where the measurement cannot be trusted.
     `ended_early`: why, where a run was decided before its end. `requests`: offered, in all runs.
+    `n_to_decide`: how many would decide an UNRESOLVED one, were the figures to stay; None where not known.
     """
 
     load: float
@@ -48,6 +49,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     ended_early: str | None = None
     overloaded: bool | None = None
     requests: int = 0
+    n_to_decide: int | None = None
     completed_rps: float | None = None
     output_tokens_per_s: float | None = None
     ttft_p50_s: float | None = None
@@ -266,6 +268,7 @@ def _probe(at: float, folders: list[str], made: list[tuple[Run, Summary]], *, wi
         ended_early=early,
         overloaded=is_behind,
         requests=sum(s.offered for s in summaries),
+        n_to_decide=max((r.n_to_decide for r in results if r.n_to_decide), default=None),
         **_figures(summaries),
     )
 
