@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from math import ceil
@@ -16,6 +16,7 @@ import msgspec
 from loadgen.client import Counters, Stop, control
 from loadgen.client.job import Job, Share
 from loadgen.client.worker import Ended, Start, Word, framed, hear
+from loadgen.merging import merged_health
 from loadgen.plan import Plan
 from loadgen.run import Health, write_whole
 from loadgen.scenario import Scenario, ScenarioError
@@ -26,12 +27,6 @@ REQUESTS_RPS = 2_500
 EVENTS_PER_S = 25_000
 
 CUT_S = 5.0  # for workers to end, once all is cut
-
-# Of the health of several processes; of all else the worst.
-_SUMS = {
-    *("cpu_s", "stalled_s", "stalled_waiting_s", "stalled_asleep_s", "loop_probes"),
-    *("reads", "reads_unstamped", "reads_with_several_events", "warm"),
-}
 
 
 class LostError(Exception):
@@ -89,23 +84,7 @@ async def run(
     finally:
         await fleet.end()
     write_whole(job.folder / "workers.json", msgspec.json.format(fleet.facts(), indent=1) + b"\n")
-    return merged([worker.health for worker in fleet.workers], counters.in_flight_max)
-
-
-def merged(healths: Sequence[Health | None], in_flight_max: int) -> Health:
-    """How several processes fared; None stands for one that was lost."""
-    known = [health for health in healths if health is not None]
-    whole = Health(processes=len(healths), processes_lost=len(healths) - len(known))
-    for name in Health.__struct_fields__:
-        values = [value for health in known if (value := getattr(health, name)) is not None]
-        if not values or name in ("processes", "processes_lost"):
-            continue
-        if name == "clock":
-            whole.clock = "user" if "user" in values else "kernel"
-        else:
-            setattr(whole, name, sum(values) if name in _SUMS else max(values, key=abs))
-    whole.in_flight_max = max(whole.in_flight_max, in_flight_max)
-    return whole
+    return merged_health([worker.health for worker in fleet.workers], counters.in_flight_max)
 
 
 @dataclass(eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import fsum  # whatever the order of the rows, to the last bit
+
 import numpy as np
 
 from loadgen.records import Floats, Outcome, Records
@@ -54,7 +56,7 @@ def tokens_between(r: Records, start: float, end: float) -> float:
     ok = r.has(Outcome.OK) & (r.first_token_s < end) & (r.last_token_s >= start)
     inside = ok & (r.first_token_s >= start) & (r.last_token_s < end)
     tokens, partly = r.received_tokens, np.flatnonzero(ok & ~inside).tolist()
-    cut = sum(tokens[row] * _share_between(r, row, start, end) for row in partly)
+    cut = fsum(tokens[row] * _share_between(r, row, start, end) for row in partly)
     return float(tokens[inside].sum() + cut)
 
 
@@ -95,7 +97,7 @@ def in_flight(run: Run) -> tuple[int, float | None]:
     steps = np.concatenate([np.full(len(ended), -1), np.ones(len(began), int)])
     order = np.lexsort((steps, np.concatenate([ended, began])))
     most = int(np.cumsum(steps[order]).max(initial=0))
-    return most, float((ended - began).sum() / (span[1] - span[0]))
+    return most, fsum(ended - began) / (span[1] - span[0])
 
 
 def held_back(run: Run) -> int | None:

@@ -36,12 +36,12 @@ def share(rows: Mask, r: Records) -> float | None:
 
 
 def messages(r: Records) -> list[tuple[str, int]]:
-    """What the failures said, most frequent first; the outcome's name where one said nothing."""
+    """What the failures said, most frequent first, then by the alphabet; or their outcome."""
     failures = np.flatnonzero(r.measured & ~r.has(Outcome.OK))
     said: Counter[str] = Counter()
     for text, n in Counter(r.error[i] or OUTCOMES[r.outcome[i]].value for i in failures).items():
         said[_words(text)[:_MESSAGE_LENGTH]] += n
-    return said.most_common(_MESSAGES)
+    return sorted(said.items(), key=lambda one: (-one[1], one[0]))[:_MESSAGES]
 
 
 class _Error(msgspec.Struct):
@@ -71,4 +71,4 @@ def statuses(r: Records) -> dict[str, int]:
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:
-    return dict(Counter(names).most_common())
+    return dict(sorted(Counter(names).items(), key=lambda one: (-one[1], one[0])))

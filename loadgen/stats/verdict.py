@@ -163,7 +163,7 @@ def _doubts(slo: Slo, s: Summary, *, means_stand: bool) -> Iterator[str]:
     if s.partly_closed_loop and not is_throughput:
         yield "with max_concurrency the loop is partly closed, so it passes no SLO of an open one"
     if s.overloaded and not is_throughput and not isinstance(slo, Refused):
-        yield "overloaded: the figure depends on how long one measured"
+        yield "overloaded: the figure depends on the run length"
     if isinstance(slo, Mean) and not means_stand:
         yield "a mean is of ok requests: it passes only with SLOs of rejection_rate and error_rate beside it"
 

@@ -32,7 +32,6 @@ ENGINES: dict[str, dict[str, Any]] = {
     "bounded queue": {"max_sequences": 32, "max_queue": 64, "cost": COST},
     "one slot": {"max_sequences": 1, "cost": COST},
     "static": {"batching": "static", "max_sequences": 16, "cost": COST},
-    "default": {},
 }
 WINDOWS: dict[str, dict[str, Any]] = {
     "500 requests": {"num_requests": 500},
@@ -81,7 +80,7 @@ def main(runs: int) -> None:
     print(
         f"{'engine':14}{'answers':12}{'capacity':>9}  {'window':14}", *(f"{f'at {x:g}':>10}" for x in LOADS)
     )
-    rows = [*product(ENGINES, ["exponential"]), ("static", "even"), ("default", "even")]
+    rows = [*product(ENGINES, ["exponential"]), ("static", "even")]
     for name, answers in rows:
         capacity = capacity_rps(ENGINES[name], answers)
         for window, asked in WINDOWS.items():

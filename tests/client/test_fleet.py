@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from loadgen.client import Counters, Stop, fleet
 from loadgen.client.job import Job
 from loadgen.client.worker import Start, Word, framed, hear
+from loadgen.merging import merged_health
 from loadgen.run import Health
 from loadgen.scenario import Scenario, ScenarioError
 from tests.client.runs import plan_of, scenario_of, users_of
@@ -78,7 +79,7 @@ def test_a_fleet_fares_as_its_worst_and_counts_what_all_count() -> None:
         loop_stall_max_s=0.2, loop_stall_mean_s=0.15, clock_jump_s=2.0, stalled_s=0.5, ports_exhausted=True,
         warm=5,
     )  # fmt: skip
-    assert fleet.merged([one, None, two], in_flight_max=9) == Health(
+    assert merged_health([one, None, two], in_flight_max=9) == Health(
         clock="user", reads=15, cpu_s=4.0, wall_s=5.0, busiest_share=0.6, in_flight_max=9,
         loop_stall_max_s=0.5, loop_stall_mean_s=0.15, clock_jump_s=-3.0, stalled_s=1.5, loop_probes=5,
         ports_exhausted=True, processes=3, processes_lost=1, warm=8,

@@ -193,7 +193,8 @@ def test_findings_come_with_their_remedy_and_the_gravest_first() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"overloaded": True}, "Overloaded: percentiles depend on how long one measured."),
+        ({"overloaded": True}, "Overloaded: percentiles depend on the run length."),
+        ({"overloaded": None}, "Too few requests to tell whether the server keeps up with the load."),
         (
             {"partly_closed_loop": True, "max_concurrency": 8, "held_back": 40},
             "Partly closed loop: a cap of 8 was set; it held back 40 of 1,000",

@@ -105,7 +105,7 @@ def test_a_whole_summary_by_hand() -> None:
         window_by="duration",
         offered=10,
         outcomes={"ok": 6, "rejected": 2, "broken": 1, "timeout_first_token": 1, "aborted": 1},
-        errors=[("queue full", 2), ("broken", 1), ("timeout_first_token", 1), ("aborted", 1)],
+        errors=[("queue full", 2), ("aborted", 1), ("broken", 1), ("timeout_first_token", 1)],
         statuses={"200": 8, "429": 2},
         warnings={"odd_chunk": 1},
         tokens_from={"usage": 6},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,16 @@ import pytest
 
 from loadgen.records import Outcome
 from loadgen.run import Run
-from loadgen.stats.overload import overloaded
+from loadgen.stats.overload import left_over, overloaded
+from tests.bench import overload as bench
 from tests.records import failed, ok, run_of
+
+CAPACITY_RPS = {
+    "continuous": 20.57,
+    "static": 3.577,
+    "one slot": 0.795,
+    "bounded queue": 20.57,
+}  # as measured
 
 
 def queue(
@@ -29,6 +38,74 @@ def queue(
         ends.append(end)
         rows.append(ok(i, due, ttft_s=end - due, gaps_us=[]))
     return run_of(rows, window_end_s=rows[-1].due_s, window_by="count")
+
+
+def rows_taking(seconds_each: Callable[[int], float], n: int) -> Run:
+    """Ten requests a second, the i-th of which takes `seconds_each(i)`."""
+    rows = [ok(i, i / 10, ttft_s=round(seconds_each(i), 6), gaps_us=[]) for i in range(n)]
+    return run_of(rows, window_end_s=n / 10)
+
+
+@pytest.mark.parametrize("load", [1.01, 1.15, 2.0, 10.0])
+def test_what_is_left_over_is_what_cannot_be_served(load: float) -> None:
+    """A server of one at a time, evenly asked: of a load L it leaves 1 - 1/L, and there is no doubt of it."""
+    run = rows_taking(lambda i: (load - 1) * i / 10 + 0.1, 1000)
+    share, error = left_over(run.records, np.arange(1000))
+    assert share == pytest.approx(1 - 1 / load, abs=1e-4)
+    assert error < 1e-4
+    assert overloaded(run) is (load > 1.01)
+
+
+@pytest.mark.parametrize("servers", [1, 8])
+def test_of_sixty_runs_three_may_be_told_wrong(servers: int) -> None:
+    """700 requests: at 0.85 of capacity overload is said of at most 1 run in 20, at 1.15 of 19."""
+    steady = [overloaded(queue(seed, 0.85, seconds=70.0, servers=servers)) for seed in range(60)]
+    growing = [overloaded(queue(seed, 1.15, seconds=70.0, servers=servers)) for seed in range(60)]
+    assert steady.count(True) <= 3
+    assert growing.count(True) >= 57
+
+
+def test_a_long_run_shows_a_little_overload() -> None:
+    """A queue that is asked for 1.03 of what it can do grows without end, which 20,000 requests show."""
+    assert overloaded(queue(0, 1.03, seconds=2000.0)) is True
+    assert overloaded(queue(0, 0.93, seconds=2000.0)) is False
+
+
+@pytest.mark.parametrize("engine", ["continuous", "static", "one slot", "bounded queue"])
+def test_engines_are_told_right(engine: str) -> None:
+    """The bundled engine in virtual time, 1,000 requests below its capacity, above it, and at twice of it."""
+    knobs = bench.ENGINES[engine]
+    capacity_rps = CAPACITY_RPS[engine]
+    for load, expected in ((0.85, False), (1.15, True), (2.0, True)):
+        asked = {"arrivals": {"kind": "poisson", "rate": capacity_rps * load}, "num_requests": 1000}
+        assert overloaded(bench.run_of(knobs, asked, seed=1)) is expected
+
+
+def test_a_short_run_says_that_it_cannot_tell() -> None:
+    """Eighty requests that take longer and longer, but by fits and starts: it might be chance."""
+    assert overloaded(rows_taking(lambda i: 20 + i / 30 + 5 * (i // 8 % 2), 80)) is None
+    assert overloaded(rows_taking(lambda i: 20 + i / 20, 80)) is True
+    assert overloaded(rows_taking(lambda _: 20.0, 80)) is False
+
+
+def test_a_bounded_queue_fills_up_first_and_then_refuses() -> None:
+    """All answers take as long; from the middle on every tenth request is refused."""
+    rows = [
+        failed(i, i / 10, Outcome.REJECTED) if i > 250 and i % 10 == 0 else ok(i, i / 10) for i in range(500)
+    ]
+    assert overloaded(run_of(rows, window_end_s=50.0)) is True
+
+
+def test_refusals_that_came_and_went_are_no_overload() -> None:
+    """A burst of them in the third quarter alone."""
+    rows = [failed(i, i / 10, Outcome.REJECTED) if 250 < i < 300 else ok(i, i / 10) for i in range(500)]
+    assert overloaded(run_of(rows, window_end_s=50.0)) is False
+
+
+def test_quick_failures_are_no_overload() -> None:
+    """A server that answers most requests with an error at once keeps up."""
+    rows = [failed(i, i / 10) if i % 10 > 2 else ok(i, i / 10) for i in range(500)]
+    assert overloaded(run_of(rows, window_end_s=50.0)) is False
 
 
 @pytest.mark.parametrize("seed", range(5))
