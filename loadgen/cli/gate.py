@@ -44,6 +44,12 @@ Between = Annotated[
         "and compare B with A.",
     ),
 ]
+Repeats = Annotated[
+    int | None,
+    typer.Option(
+        metavar="INTEGER", help="With --between: runs of each side. Default 5, or the scenario's repeats."
+    ),
+]
 WaitReady = Annotated[
     str | None, typer.Option(help="With --between: wait at most so long for both servers to be ready.")
 ]
@@ -59,7 +65,7 @@ _OF_RUNNING = ("virtual", "repeats", "seed", "num_prompts", "request_rate", "wai
 def gate(
     ctx: typer.Context,
     candidates: Annotated[
-        list[Path] | None, typer.Argument(metavar="CANDIDATE...", help="Run folders, or a folder of them.")
+        list[Path] | None, typer.Argument(metavar="CANDIDATE", help="Run folders, or a folder of them.")
     ] = None,
     baseline: Annotated[
         list[Path] | None,
@@ -72,7 +78,7 @@ def gate(
         bool, typer.Option("--unpaired", help="Compare runs of different plans: finds only larger changes.")
     ] = False,
     between: Between = None,
-    repeats: options.Repeats = None,
+    repeats: Repeats = None,
     virtual: options.Virtual = False,
     seed: options.Seed = None,
     num_prompts: options.NumPrompts = None,

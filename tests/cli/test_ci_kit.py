@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from loadgen.cli.app import app
 from loadgen.cli.ci_kit import FILES, next_steps, write_kit
 from loadgen.cli.exits import Exit
 from loadgen.scenario import ScenarioError
+from loadgen.stats.figures import METRICS
 
 WORKFLOW, SCENARIO = FILES.values()
 
@@ -45,13 +47,14 @@ def test_the_files_are_valid_and_say_what_was_asked(tmp_path: Path) -> None:
 
 
 def test_the_baselines_have_the_name_that_the_gate_looks_for(tmp_path: Path) -> None:
-    """Kept under one name, gated by the same; every flag of a step is one that loadgen has."""
+    """Kept under one name, gated by the same; the figures it gates are some that a gate has."""
     write_kit(tmp_path, None)
     steps = {
         step["name"]: step["run"] for step in workflow(tmp_path)["jobs"]["gate"]["steps"] if "run" in step
     }
     assert "--name ci" in steps["Keep as baselines"]
     assert "--baseline ci" in steps["Gate"]
+    assert set(re.findall(r"--metric (\w+)", steps["Gate"])) < METRICS.keys()
 
 
 @pytest.mark.parametrize("there", FILES.values())
