@@ -109,7 +109,7 @@ def find_capacity(
         search = Search(probing.probe, start, resolution, repeats, most_runs, over == "concurrency", told)
         try:
             search.run()
-        except Interrupted:
+        except (Interrupted, KeyboardInterrupt):  # the second between two runs
             found.interrupted = True
             found.reason = f"interrupted: {found.reason}"
         except Spent:

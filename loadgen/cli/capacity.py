@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from loadgen.capacity import Capacity
     from loadgen.cli.firing import Manner
     from loadgen.cli.words import Words
+    from loadgen.drive import Order
+    from loadgen.looks import Looks
     from loadgen.probe import Measure, Probe
+    from loadgen.run import Run
     from loadgen.scenario import Scenario
 
 
@@ -104,7 +107,7 @@ def capacity(
             scenario,
             over=over,  # type: ignore[arg-type]
             out=out,
-            measure=measuring(scenario, manner, virtual=virtual),
+            measure=measuring(manner, virtual=virtual),
             resolution=resolution,
             repeats=repeats,
             most_runs=most_runs,
@@ -123,33 +126,38 @@ def capacity(
     raise typer.Exit(of_capacity(found))
 
 
-def measuring(scenario: Scenario, manner: Manner, *, virtual: bool) -> Measure:
-    """How a probe is measured: simulated, or fired at a target that is looked at once, beforehand.
-
-    Raises ScenarioError or Unreachable.
-    """
-    from loadgen.cli.firing import fired, reach, refuse_impossible, run_async, simulated
-    from loadgen.workload import draw
+def measuring(manner: Manner, *, virtual: bool) -> Measure:
+    """How a probe is measured: simulated, or fired at a target that is looked at before the first."""
+    from loadgen.cli.firing import Reached, fired, reach, refuse_impossible, run_async, simulated
 
     if virtual:
         return lambda order, looks: simulated(order, looks=looks)
-    plan = draw(scenario)
-    refuse_impossible(scenario, plan)
-    reached = run_async(reach(scenario, plan, manner))
-    return lambda order, looks: run_async(fired(order, reached, manner, order.folder.name, looks=looks))
+    found: list[Reached | None] = []
+
+    def measure(order: Order, looks: Looks | None) -> Run:
+        refuse_impossible(order.scenario, order.plan)
+        if not found:
+            found.append(run_async(reach(order.scenario, order.plan, manner)))
+        return run_async(fired(order, found[0], manner, order.folder.name, looks=looks))
+
+    return measure
 
 
 def line(probe: Probe, so_far: Capacity) -> str:
     """What came of a probe, as it goes."""
-    why = probe.ended_early or probe.reason or (f"nearest its limit: {probe.limiting}")
+    limiting = f"nearest its limit: {probe.limiting}"
+    why = probe.reason if probe.verdict == "INVALID" else probe.ended_early or probe.reason or limiting
     again = f", {probe.runs} runs" if probe.runs > 1 else ""
     return f"{probe.load:.4g} {so_far.unit}{again}: {probe.verdict}, {why}"
 
 
 def show(found: Capacity, words: Words, folder: str) -> None:
     from loadgen.capacity import to_json
+    from loadgen.report.markdown import capacity_markdown
     from loadgen.report.terminal import print_capacity
+    from loadgen.run import write_whole
 
+    write_whole(Path(folder) / "report.md", capacity_markdown(found).encode())
     print_capacity(found, words.results, folder=folder)
     if words.as_json:
         words.document(to_json(found).decode())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from loadgen.capacity import Capacity
 from loadgen.compare import Comparison
 from loadgen.gate import Gate
-from loadgen.report import comparison_view, gate_view, slo_view, summary_view
+from loadgen.report import capacity_view, comparison_view, gate_view, slo_view, summary_view
 from loadgen.report.figures import clean
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Summary
@@ -58,6 +59,18 @@ def gate_markdown(found: Gate) -> str:
         _list([f"{bad}: {why}" for bad, why in gate_view.reasons(found)]),
         _list([*gate_view.sides(found), *gate_view.notes(found)]),
         *map(_table, gate_view.tables(found)),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def capacity_markdown(found: Capacity) -> str:
+    """A search for capacity: the answer, what lies around it, every load that was probed."""
+    word, said = capacity_view.headline(found)
+    parts = [
+        f"# {escape(word)}: {escape(said)}",
+        _list(capacity_view.sentences(found)),
+        _table(capacity_view.curve(found)),
+        f"## Undecided\n\n{_list(found.undecided)}" if found.undecided else "",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 

@@ -178,7 +178,7 @@ def print_capacity(found: Capacity, console: Console, *, folder: str) -> None:
     for line in picture:
         console.out(line, highlight=False)
     _list(console, "Undecided", found.undecided)
-    _list(console, "Files", [f"{folder} capacity.json, and a run folder each"])
+    _list(console, "Files", [f"{folder} capacity.json, report.md, and a folder a run"])
 
 
 def print_tables(tables: list[Table], console: Console) -> None:
