@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from loadgen.records import Records
 from loadgen.run import Health, Run, RunHeader
 from loadgen.scenario import ScenarioError
 
 _OF_THE_PLAN = ("plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by", "scenario", "salt")
-_GROUPED = (("gaps_us", "gap_start"), ("event_tokens", "event_start"))
 _SUMS = {  # of the health of several processes; of all else the worst
     *("cpu_s", "stalled_s", "stalled_waiting_s", "stalled_asleep_s", "loop_probes"),
     *("reads", "reads_unstamped", "reads_with_several_events", "warm"),
@@ -34,7 +30,8 @@ def merged(runs: Sequence[Run]) -> Run:
     runs = sorted(runs, key=lambda run: msgspec.json.encode(run.header))
     for name in _OF_THE_PLAN:
         _refuse_different(name, [run.header for run in runs])
-    records = _joined([run.records for run in runs])
+    records = Records.joined([run.records for run in runs])
+    records = records.at(np.argsort(records.index, kind="stable"))
     torn = sum(run.torn_lines for run in runs)
     header = _header([run.header for run in runs])
     _refuse_twins(records)
@@ -105,31 +102,3 @@ def _refuse_gaps(r: Records, header: RunHeader, torn: int) -> None:
         raise ScenarioError(
             f"{lacking} of the plan's {header.plan_rows} rows are in no shard: one is missing"
         )
-
-
-def _joined(parts: list[Records]) -> Records:
-    """The rows of all, in order of index."""
-    order = np.argsort(np.concatenate([part.index for part in parts]), kind="stable")
-    whole: dict[str, Any] = {}
-    for name in {field.name for field in fields(Records)} - {name for pair in _GROUPED for name in pair}:
-        columns = [getattr(part, name) for part in parts]
-        if isinstance(columns[0], list):
-            values = [value for column in columns for value in column]
-            whole[name] = [values[i] for i in order]
-        else:
-            whole[name] = np.concatenate(columns)[order]
-    for flat, start in _GROUPED:
-        counts = np.concatenate([np.diff(getattr(part, start)) for part in parts])
-        flats = np.concatenate([getattr(part, flat) for part in parts])
-        whole[flat], whole[start] = _regrouped(flats, counts, order)
-    return replace(parts[0], **whole)
-
-
-def _regrouped(
-    values: NDArray[Any], counts: NDArray[np.int64], order: NDArray[np.intp]
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Groups of `counts` values one after another, put in `order`; and where each starts then."""
-    began = np.cumsum(counts) - counts
-    starts = np.concatenate([[0], np.cumsum(counts[order])])
-    places = np.repeat(began[order] - starts[:-1], counts[order]) + np.arange(starts[-1])
-    return values[places], starts.astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from itertools import accumulate, islice, pairwise
@@ -126,6 +126,7 @@ OUTCOMES = tuple(Outcome)
 # than this the garbage collector would look through all of those again and again.
 _BATCH = 128
 _BLOCK_GAPS = 2**17
+_GROUPED = (("gaps_us", "gap_start"), ("event_tokens", "event_start"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +204,35 @@ class Records:
             event_tokens=np.frombuffer(events, np.uint32),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The records of all `parts`, one after the other."""
+        columns: dict[str, Any] = {}
+        for name in (f.name for f in fields(cls)):
+            each = [getattr(part, name) for part in parts]
+            if name in ("gap_start", "event_start"):
+                columns[name] = _starts(np.concatenate([np.diff(starts) for starts in each]).tolist())
+            else:
+                columns[name] = _joined(each)
+        return cls(**columns)
+
+    def at(self, places: NDArray[np.intp]) -> Self:
+        """The records at `places`, in that order."""
+        columns: dict[str, Any] = {}
+        for name in (f.name for f in fields(self)):
+            column = getattr(self, name)
+            columns[name] = [column[i] for i in places] if isinstance(column, list) else column
+            if isinstance(column, np.ndarray) and len(column) == len(self):
+                columns[name] = column[places]
+        for flat, start in _GROUPED:
+            began, counts = getattr(self, start)[:-1][places], np.diff(getattr(self, start))[places]
+            starts = _starts(counts.tolist())
+            columns[flat] = getattr(self, flat)[
+                np.repeat(began - starts[:-1], counts) + np.arange(starts[-1])
+            ]
+            columns[start] = starts
+        return replace(self, **columns)
+
     def only(self, rows: Mask) -> Self:
         """The records of `rows`."""
         picked = np.flatnonzero(rows)
@@ -232,7 +262,7 @@ class Records:
     def _between(self, first: int, end: int) -> Self:
         """Rows `first` to before `end`, whose numbers are not copied."""
         columns: dict[str, Any] = {f.name: getattr(self, f.name)[first:end] for f in fields(self)}
-        for flat, start in (("gaps_us", "gap_start"), ("event_tokens", "event_start")):
+        for flat, start in _GROUPED:
             starts = getattr(self, start)[first : end + 1]
             columns[flat] = getattr(self, flat)[starts[0] : starts[-1]]
             columns[start] = starts - starts[0]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import msgspec
-import numpy as np
 
 from loadgen.records import Records
 from loadgen.run import Run
@@ -34,24 +32,9 @@ def pooled(runs: Sequence[Run]) -> Run:
         parts.append(replace(measured, **{name: getattr(measured, name) + by_s for name in _INSTANTS}))
         end_s += until_s - start_s
     header = msgspec.structs.replace(runs[0].header, window_end_s=end_s)
-    return Run(header, _joined(parts))
+    return Run(header, Records.joined(parts))
 
 
 def _dues_s(run: Run) -> tuple[float, float]:
     due_s = run.records.due_s[run.records.measured]
     return float(due_s.min()), float(due_s.max())
-
-
-def _joined(parts: Sequence[Records]) -> Records:
-    columns: dict[str, Any] = {}
-    for name in (field.name for field in fields(Records)):
-        each = [getattr(part, name) for part in parts]
-        if isinstance(each[0], list):
-            columns[name] = [value for one in each for value in one]
-        elif name in ("gap_start", "event_start"):
-            ends = np.cumsum([0, *(one[-1] for one in each[:-1])])
-            moved = [one[:-1] + before for one, before in zip(each, ends, strict=True)]
-            columns[name] = np.concatenate([*moved, [each[-1][-1] + ends[-1]]])
-        else:
-            columns[name] = np.concatenate(each)
-    return Records(**columns)
