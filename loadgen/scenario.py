@@ -233,7 +233,7 @@ class Scenario(Strict):
             rule = undefined(
                 slos,
                 goodput=any([self.goodput, *(own.goodput for own in classes_of_it)]),
-                fluidity=any([self.fluidity, *(own.fluidity for own in classes_of_it)]),
+                fluidity=self.fluidity is not None or all(own.fluidity for own in classes_of_it),
             )
             if rule is not None:
                 raise faults.InsideError(path, rule)

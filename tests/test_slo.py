@@ -154,7 +154,7 @@ def test_a_limit_reads_back_as_it_is_shown(us: int, us_per_token: int) -> None:
 
 
 def test_fluidity_needs_deadlines() -> None:
-    """Of the class, of the load or of the scenario, as goodput needs limits."""
+    """Of every class that is promised it, of the load or of the scenario."""
     promised = {"slos": ["share(fluidity>=0.9) >= 99%"]}
     deadlines = {"fluidity": {"ttft": "500ms + 0.1ms/token", "itl": "50ms"}}
     with pytest.raises(ScenarioError, match="slos: fluidity counts deadlines that were met: say in fluidity"):
@@ -162,6 +162,9 @@ def test_fluidity_needs_deadlines() -> None:
     build({"load": LOAD} | promised | deadlines)
     build({"load": LOAD | deadlines} | promised)
     build({"load": LOAD | {"classes": {"chat": {"weight": 1} | deadlines | promised}}})
+    half = {"chat": {"weight": 1} | deadlines, "batch": {"weight": 1}}
+    with pytest.raises(ScenarioError, match="slos: fluidity counts deadlines"):
+        build({"load": LOAD | {"classes": half}} | promised)
     with pytest.raises(ScenarioError, match=r"fluidity\.itl: a deadline is at most 1h, not 2h"):
         build({"load": LOAD, "fluidity": {"ttft": "1s", "itl": "2h"}})
 
