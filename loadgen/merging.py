@@ -42,8 +42,11 @@ def merged(runs: Sequence[Run]) -> Run:
 def merged_health(healths: Sequence[Health | None], in_flight_max: int) -> Health:
     """How several processes fared; None stands for one that was lost."""
     known = [health for health in healths if health is not None]
-    lost = len(healths) - len(known) + sum(health.processes_lost for health in known)
-    whole = Health(processes=len(healths) - len(known) + sum(h.processes for h in known), processes_lost=lost)
+    lost = len(healths) - len(known)
+    whole = Health(
+        processes=lost + sum(health.processes for health in known),
+        processes_lost=lost + sum(health.processes_lost for health in known),
+    )
     for name in Health.__struct_fields__:
         values = [value for health in known if (value := getattr(health, name)) is not None]
         if not values or name in ("processes", "processes_lost"):

@@ -27,7 +27,7 @@ from loadgen.stats.warmup import settle
 
 def summarize(run: Run) -> Summary:
     """Everything `run` means. Pure: the same from a folder as from memory, and the same for every source."""
-    certificate = certify(run)  # of all that was planned
+    certificate, is_overloaded = certify(run), overloaded(run)  # of all that was planned
     run, warmup = settle(run)
     header, r = run.header, run.records
     offered, ended = int(r.offered.sum()), outcomes(r)
@@ -71,7 +71,7 @@ def summarize(run: Run) -> Summary:
         error_rates={name: n / offered for name, n in errors.items()},
         in_flight_max=most,
         in_flight_mean=mean,
-        overloaded=overloaded(run),
+        overloaded=is_overloaded,
         metrics=distributions,
         goodput=goodput(run, rate),
         fluid_share=fluid_share(run),

@@ -16,6 +16,7 @@ from loadgen.report import summary_view
 from loadgen.run import Run, load
 from loadgen.scenario import ScenarioError, build
 from loadgen.stats import summarize, vllm_result
+from loadgen.stats.overload import overloaded
 from loadgen.stats.sample import sample
 from loadgen.stats.warmup import cut_of, most, settle, settled
 from loadgen.workload import draw
@@ -100,6 +101,13 @@ def test_a_run_that_never_settles_says_so() -> None:
     assert s.warmup is not None
     assert (s.warmup.rows, s.warmup.settled) == (most(200), False) == (100, False)
     assert [f.effect for f in s.findings if f.name == "warmup"] == ["warning"]
+
+
+def test_overload_is_looked_for_in_the_whole_run() -> None:
+    """What grows by fits and starts shows in 420 requests; in the half that is left it might be chance."""
+    run = run_with([1.0 + i / 10 + 8.0 * (i // 21 % 2) for i in range(420)])
+    assert overloaded(settled(run)) is None
+    assert summarize(run).overloaded is True
 
 
 def test_too_few_answers_to_tell_by_are_all_kept() -> None:
