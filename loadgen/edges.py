@@ -12,6 +12,7 @@ _HALVINGS = 10  # below a thousandth of the load to start from nothing is sought
 _LARGEST = 1e6
 _BLIND = 3  # loads that could not be measured, and no other: the rest could not be either
 _COARSE = 2  # so much nearer the crossing is looked for by all repeats
+_ALONE = 0.1  # so few in flight in the mean hardly ever meet
 _STRIDES = (2, 4, 8, 16, 32, 64)  # from the crossing outwards, in steps of the resolution
 
 
@@ -99,15 +100,16 @@ class Search:
                 return False
             load = self._at(min(2 * load, _LARGEST)).load
         while crossing(self.probes.values())[0] is None:
-            if load <= self.start / 2**_HALVINGS or (self.whole and load <= 1) or self._is_blind:
+            if load <= self.start / 2**_HALVINGS or (self.whole and load <= 1) or self._is_vain(load):
                 return False
             load = self._at(load / 2).load
         return True
 
-    @property
-    def _is_blind(self) -> bool:
-        """Whether it is the client that is at fault, at whatever load."""
-        return len(self.probes) >= _BLIND and all(p.verdict == "INVALID" for p in self.probes.values())
+    def _is_vain(self, lowest: float) -> bool:
+        """Whether less load would change nothing: the client cannot at any, or requests are alone by now."""
+        blind = len(self.probes) >= _BLIND and all(p.verdict == "INVALID" for p in self.probes.values())
+        in_flight = self.probes[lowest].in_flight_mean
+        return blind or (in_flight is not None and in_flight < _ALONE)
 
     def _narrow(self, runs: int, resolution: float) -> None:
         """Until what meets them and what does not are that near, each told by so many runs."""

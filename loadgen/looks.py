@@ -55,7 +55,10 @@ class Looks:
         if self._whole < self._marks[0]:
             return None
         mark = self._marks.pop(0)
-        return Look([record for place, record in self._records if place < mark], is_last=not self._marks)
+        records = [record for place, record in self._records if place < mark]
+        if not self._marks:
+            self._records.clear()
+        return Look(records, is_last=not self._marks)
 
 
 @dataclass(frozen=True, slots=True)

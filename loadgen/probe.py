@@ -194,7 +194,8 @@ class Probing:
         word = f"{self.over}={at:g}-seed{scenario.seed}"
         folder = self._kept(word, scenario, plan.digest())
         if folder is None:
-            number = 1 + len([*self.out.glob("[0-9]*-*=*-seed*")])
+            before = (int(path.name[:3]) for path in self.out.glob("[0-9][0-9][0-9]-*=*-seed*"))
+            number = 1 + max(before, default=0)
             folder = self.out / f"{number:03}-{word}"
             order = Order(scenario, plan, folder, f"{self.run_id}-{number:03}", self.command)
             run = self.measure(order, None if repeat else Looks(plan))

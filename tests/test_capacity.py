@@ -202,6 +202,13 @@ def test_a_search_ends_where_everything_fails() -> None:
     assert all(p.verdict == "FAIL" for p in search.probes.values())
 
 
+def test_less_load_is_not_tried_where_requests_are_alone_on_the_server() -> None:
+    """A limit below the time of one request: live, each halving of the rate would take twice as long."""
+    found = find_capacity(queue(4, rows=200), ["p90(e2e) <= 50ms"], repeats=1)
+    assert (found.answer, found.load) == ("FAIL", None)
+    assert 0.5 <= found.probes[0].load < 4
+
+
 def test_a_search_has_a_bound() -> None:
     """Of runs in all."""
     curve = Curve(3.3, noise=0.3)
@@ -350,8 +357,8 @@ def pollaczek_khinchine_ms(rho: float) -> float:
 
 def test_the_load_found_is_that_at_which_the_queue_of_this_very_plan_is_at_the_limit() -> None:
     """Arrivals and lengths are known: so is, by Lindley's recursion, the mean at every rate."""
-    asked = queue(4, rows=1000, output_tokens={"kind": "truncated_exponential", "mean": 100, "cap": 900})
-    found = find_capacity(asked, ["mean(e2e) <= 250ms", *BOUNDS], repeats=1, measure=None)
+    asked = queue(4, rows=400, output_tokens={"kind": "truncated_exponential", "mean": 100, "cap": 900})
+    found = find_capacity(asked, ["mean(e2e) <= 250ms", *BOUNDS], repeats=1)
     assert found.load is not None
     assert lindley_mean_s(asked, found.load * 0.99) < 0.25 < lindley_mean_s(asked, found.load * 1.01)
 
