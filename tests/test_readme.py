@@ -6,8 +6,9 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,17 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
 LINES = [line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines() if line]
 COMMANDS = [line for line in LINES if line.startswith("loadgen ") and not line.startswith("loadgen serve")]
 YAMLS = [block for kind, block in BLOCKS if kind == "yaml"]
-CHAT, RUSH = (next(block for block in YAMLS if f"# {name}.yaml" in block) for name in ("chat", "rush"))
+CHAT, RUSH, NIGHTLY = (
+    next(block for block in YAMLS if f"# {name}.yaml" in block) for name in ("chat", "rush", "nightly")
+)
+(PYTHON,) = (block for kind, block in BLOCKS if kind == "python" and "import" in block)
+AT_ONCE = ("plan", "report", "engines", "schema", "slos", "baseline", "gate")
 SERVER = "http://127.0.0.1:8000"
 
 
 def at_once(command: str) -> bool:
     """Commands that need no server and no real time."""
-    return "--virtual" in command or command.split()[1] in ("plan", "report", "engines", "schema")
+    return "--virtual" in command or command.split()[1] in AT_ONCE
 
 
 @pytest.fixture
@@ -35,6 +40,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     (tmp_path / "chat.yaml").write_text(CHAT)
     (tmp_path / "rush.yaml").write_text(RUSH)
+    (tmp_path / "nightly.yaml").write_text(NIGHTLY)
     (tmp_path / "steps.csv").write_text(
         "tokens,contexts,seconds\n" + "".join(f"{n},{9 * n},{0.02 + n / 1e4}\n" for n in range(1, 900, 40))
     )
@@ -56,11 +62,12 @@ def test_there_are_exactly_two_set_up_commands_of_one_line_each() -> None:
 
 def test_the_scenarios_in_the_readme_are_right() -> None:
     """They load as printed."""
-    chat, comparison, rush, slos = YAMLS
+    chat, comparison, rush, slos, nightly = YAMLS
     assert parse(chat, "readme.yaml").load.duration_s
     assert len(parse(comparison, "readme.yaml").variants) == 3
     assert list(parse(rush, "readme.yaml").load.classes) == ["chat", "document"]
     assert len(parse(chat + slos, "readme.yaml").slos) == 6
+    assert parse(nightly, "readme.yaml").repeats == 5
 
 
 def test_the_commands_that_need_no_time_work(folder: Path) -> None:
@@ -72,11 +79,32 @@ def test_the_commands_that_need_no_time_work(folder: Path) -> None:
         assert ended.code == 0, f"{command}\n{ended.err}"
 
 
+def test_the_example_for_pytest_passes() -> None:
+    """What of it takes no time; the other test of it is for a machine that is left alone."""
+    _examples()["test_the_model_of_it_keeps_its_slos"]()
+
+
+@pytest.mark.slow
+def test_the_example_over_http_passes_or_says_why() -> None:
+    """On a machine too busy to measure it fails with that word."""
+    try:
+        _examples()["test_the_server_answers_within_a_second"]()
+    except AssertionError as said:
+        if not str(said).startswith("INVALID"):
+            raise
+
+
+def _examples() -> dict[str, Callable[[], None]]:
+    names: dict[str, Any] = {}
+    exec(PYTHON, names)
+    return {name: found for name, found in names.items() if name.startswith("test_")}
+
+
 def test_the_last_line_counts_what_is_slow() -> None:
     """What a name leaves out is not counted among the slow tests, which the marker leaves out."""
     words = (sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/test_readme.py", "-k", "send")
     said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False).stdout
-    slow = sum(not at_once(command) for command in COMMANDS)
+    slow = sum(not at_once(command) for command in COMMANDS) + 1  # and the example over HTTP
     assert re.findall(r"deselected (\d+) \(marked slow", said) == [str(slow)]
 
 
