@@ -185,16 +185,16 @@ def _bins(values_us: Floats) -> NDArray[np.int64]:
 
 
 def share_interval(
-    hits: Floats, of: Floats, confidence: float, seen: float = 1.0
+    hits: Floats, of: Floats, confidence: float, kept: float = 1.0
 ) -> tuple[float, float, float]:
     """One-sided bounds of the share of `hits`, of rows in order of due; as of how many independent ones.
 
-    `seen`: the part of independent ones by something else of the same requests. It holds for the bound on the
+    `kept`: the part of independent ones by something else of the same requests. It holds for the bound on the
     side of which hits are the rule: misses that are rare come in clusters, and may not have come yet.
     """
     n = float(of.sum())
     share = float(hits.sum()) / n
     own = effective_n(share, n, ratio_error(hits, of))
-    fewer = min(own, n * seen)
+    fewer = min(own, n * kept)
     low = share_bounds(share * fewer, fewer, confidence)[0]
     return low, share_bounds(share * own, own, confidence)[1], fewer

@@ -194,7 +194,7 @@ def _figure(run: Run, promise: Promise) -> _Figure:
     match promise.slo:
         case Within(limits=limits, least=limit):
             in_time = _in_time(run.records, *_hits(run, limits))
-            return _share(*in_time, limit, promise.confidence, _seen(run, limits, limit))
+            return _share(*in_time, limit, promise.confidence, _kept(run, limits, limit))
         case Refused(rate=rate, most=limit):
             refused = (rejected if rate == "rejection_rate" else erred)(run.records)
             in_time = _in_time(run.records, refused, run.records.offered)
@@ -213,27 +213,27 @@ def _figure(run: Run, promise: Promise) -> _Figure:
             return _ratio(tops, seconds, value, limit, n, promise.confidence)
 
 
-def _share(hits: Floats, of: Floats, limit: float, confidence: float, seen: float) -> _Figure:
-    """`seen`: as in share_interval."""
+def _share(hits: Floats, of: Floats, limit: float, confidence: float, kept: float) -> _Figure:
+    """`kept`: as in share_interval."""
     n = int(of.sum())
     if not n:
         return _Figure()
     share = float(hits.sum()) / n
-    low, high, independent = share_interval(hits, of, confidence, seen)
+    low, high, independent = share_interval(hits, of, confidence, kept)
     needed = deciding_n(share, limit, confidence)
     times = None if needed is None else needed / independent
     return _Figure(share, low, high, n, independent, times)
 
 
-def _refused(hits: Floats, of: Floats, limit: float, confidence: float, seen: float) -> _Figure:
+def _refused(hits: Floats, of: Floats, limit: float, confidence: float, kept: float) -> _Figure:
     """As the share that was not refused; refusals come where the queue is long."""
-    found = _share(of - hits, of, 1 - limit, confidence, seen)
+    found = _share(of - hits, of, 1 - limit, confidence, kept)
     if found.value is None or found.low is None or found.high is None:
         return found
     return replace(found, value=1 - found.value, low=1 - found.high, high=1 - found.low)
 
 
-def _seen(run: Run, limits: Limits, least: float) -> float:
+def _kept(run: Run, limits: Limits, least: float) -> float:
     """The part of independent ones, as the metrics that are held to `limits` tell it."""
     return min(_blocks(run, metric).kept(100 * least) for metric in limits)
 

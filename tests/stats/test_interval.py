@@ -166,7 +166,7 @@ def test_there_are_never_more_independent_ones_than_there_are(values: list[float
 
 
 def test_misses_are_judged_by_how_they_come_on_the_side_where_they_are_many() -> None:
-    """`seen` widens the bound that rare clusters could break, and leaves the other."""
+    """`kept` widens the bound that rare clusters could break, and leaves the other."""
     hits, of = np.tile([1.0] * 9 + [0.0], 100), np.ones(1000)
     low, high, n = share_interval(hits, of, 0.95)
     wide_low, same_high, fewer = share_interval(hits, of, 0.95, 0.1)
