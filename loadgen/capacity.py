@@ -221,7 +221,7 @@ def _conclude(found: Capacity, probes: Collection[Probe]) -> None:
         if p.verdict == "UNRESOLVED" and (found.low or 0) < p.load < (found.high or inf)
     ]
     found.undecided = doubtful[:1] + doubtful[1:][-1:]
-    found.knee, found.above = _knee(found.probes), _above(found)
+    found.knee, found.above = _knee(telling), _above(found)
     found.answer, found.reason = _answer(found)
 
 
