@@ -111,7 +111,7 @@ def of_percentile(blocks: Blocks, p: float) -> Interval:
     low, high = share_bounds(share * n, n, _SURE)
     resampled = blocks.resampled(p)
     aside = ceil(_RESAMPLES * (1 - _SURE))
-    lowest = min(blocks.place(max(low * blocks.n, 1)), int(resampled[aside - 1]))
+    lowest = min(blocks.place(low * blocks.n), int(resampled[aside - 1]))
     highest = max(blocks.place(high * blocks.n), int(resampled[-aside]))
     values = [float(blocks.values[at]) if at < len(blocks.values) else None for at in (lowest, highest)]
     return Interval(low=values[0], high=values[1], decided=True)
