@@ -255,6 +255,7 @@ def test_a_hopeless_run_ends_at_the_first_look(tmp_path: Path) -> None:
     )
     summary = summarize(load(tmp_path / "r"))
     assert (summary.offered, summary.validity, summary.verdict) == (100, "VALID", "FAIL")
+    assert [f.text for f in summary.findings if f.name == "ended_early"]
 
 
 def test_a_clear_pass_ends_at_half(tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def _wholeness(run: Run) -> Iterator[Finding]:
             text=f"the run was interrupted; its figures are those of the {rows} requests until then",
             remedy="let it run to its end for figures to compare",
         )
+    if header.ended_early is not None:
+        yield _info("ended_early", f"ended early, on purpose: {header.ended_early.why}")
     if header.rows_due is not None and header.rows_due != rows:
         yield _invalid(
             "records_missing",
