@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.replicas import Replicas, replicas
@@ -81,6 +81,7 @@ def test_a_price_is_that_of_every_replica_hour() -> None:
     assert replicas(curve(STEPS, duration="2h"), 3.0).usd is None
 
 
+@settings(max_examples=40)
 @given(st.floats(0.1, 50), st.floats(0, 2), st.integers(0, 4), st.floats(0.1, 30))
 def test_there_are_always_enough_and_never_one_too_many(
     capacity: float, headroom: float, least: int, rate: float
