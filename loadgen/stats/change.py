@@ -10,23 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import expm1, hypot, isfinite, log1p, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from loadgen.records import Floats
 from loadgen.stats.bounds import share_bounds
-from loadgen.stats.figures import BLOCKS, METRICS, Metric, Tolerance, Unit, block_of, figure
+from loadgen.stats.figures import BLOCKS, METRICS, Metric, Tolerance, Unit, figure
 from loadgen.stats.sample import Sample
 from loadgen.stats.summary import Verdict
 
 RESAMPLINGS = 500
 ASSUMED_NOISE = 0.03  # sd of the change between two runs that differ in nothing, where no more is known
-_ASSUMED_RUNS = 6  # as many runs would say as much as the assumption does
-REAL = 2.75  # a change so many standard errors from none is no chance: 3 in 1,000
-_OVER = 0.674  # and so many above what is allowed, it is over it: 3 to 1
-_SURE, _TWO_SIDED = 1.645, 1.96  # normal quantiles of 95 %
+_ASSUMED_RUNS = 10  # as many runs would say as much as the assumption does
+# So sure it must be that a worsening is no chance. What makes a run slow makes all its figures so, and is one
+# chance; what is within the runs is a chance of each figure's own.
+REAL = 0.996
+_REAL_OF_EACH = 1 - (1 - REAL) / len(METRICS)
+_OVER = 0.75  # and so sure that it is above what is allowed
+_SURE, _EITHER = 0.95, 0.975
+_EVER = 1e6  # degrees of freedom of what is known
 _MISSED = 1.5  # a PASS is sure of no worsening above so many tolerances
 
 
@@ -98,15 +102,22 @@ class _Drawn:
         draws = [_weights(0 if paired else number) for number in range(1 if paired else len(runs))]
         self._weights = draws * len(runs) if paired else draws
 
-    def figures(self, metric: Metric) -> tuple[Floats, Floats]:
-        """Of each run as it was, [runs]; and resampled, [runs, RESAMPLINGS]."""
-        found = np.array(
-            [
-                figure(metric, run, block_of(len(run)), weights)
-                for run, weights in zip(self.runs, self._weights, strict=True)
-            ]
-        )
-        return found[:, 0], found[:, 1:]
+    def figures(self, metric: Metric) -> _Found:
+        found = [figure(metric, run) for run in self.runs]
+        drawn = [one.resampled(weights) for one, weights in zip(found, self._weights, strict=True)]
+        values = np.array(drawn)
+        support = min(one.support() for one in found)
+        return _Found(values[: self.before], values[self.before :], support)
+
+
+class _Found(NamedTuple):
+    """A metric in the runs `before` and `after`, [runs, 1 + RESAMPLINGS], the first being as it was; and in
+    how many blocks what decides it lies, in the run where these are fewest.
+    """
+
+    before: Floats
+    after: Floats
+    support: float
 
 
 def _weights(seed: int) -> Floats:
@@ -120,114 +131,122 @@ def _weights(seed: int) -> Floats:
 
 def _judged(name: str, drawn: _Drawn, tolerance: Tolerance | None, noise: float | None) -> Change:
     metric = METRICS[name]
-    were, resampled = drawn.figures(metric)
-    before, after = were[: drawn.before], were[drawn.before :]
-    given = tolerance or metric.tolerance
+    found = drawn.figures(metric)
+    baseline = _mean(found.before)
     change = Change(
         metric=name,
         label=metric.label,
         unit=metric.unit,
-        baseline=_mean(before),
-        candidate=_mean(after),
-        allowed=_allowed(metric, given, _mean(before)),
+        baseline=baseline,
+        candidate=_mean(found.after),
+        allowed=_allowed(metric, tolerance or metric.tolerance, baseline),
         n=drawn.n,
         verdict="UNRESOLVED",
         reason="",
     )
-    if found := next(_troubles(metric, drawn, before, after, resampled), None):
-        verdict, reason = found
+    if trouble := next(_troubles(metric, drawn, found), None):
+        verdict, reason = trouble
         return msgspec.structs.replace(change, verdict=verdict, reason=reason)
-    worse = _inner(metric, after).mean() - _inner(metric, before).mean()
-    within, between = _errors(metric, drawn, were, resampled, noise)
-    return _decided(change, metric, float(worse), within, between)
+    before, after = _inner(metric, found.before), _inner(metric, found.after)
+    worse = float(after[:, 0].mean() - before[:, 0].mean())
+    return _decided(change, metric, worse, _error(metric, drawn, before, after, found.support, noise))
 
 
-def _troubles(
-    metric: Metric, drawn: _Drawn, before: Floats, after: Floats, resampled: Floats
-) -> Iterator[tuple[Verdict, str]]:
+def _troubles(metric: Metric, drawn: _Drawn, found: _Found) -> Iterator[tuple[Verdict, str]]:
     """Why there is no change to speak of."""
     abouts = [run.about for run in drawn.runs]
+    before, after = found.before[:, 0], found.after[:, 0]
     if untrusted := [about.run_id for about in abouts if about.validity == "INVALID"]:
         yield "INVALID", f"the measurement of {untrusted[0]} cannot be trusted"
     if metric.of_gaps and not all(about.itl_valid for about in abouts):
         yield "UNRESOLVED", "gaps between tokens are not judged in every run: see the findings of that run"
     if metric.column == "gaps" and len({about.gaps for about in abouts}) > 1:
-        yield (
-            "UNRESOLVED",
-            "the tokens of each event are known in some of the runs only",
-        )
+        yield "UNRESOLVED", "the tokens of each event are known in some of the runs only"
     if np.isnan(before).any() or np.isnan(after).any():
         yield "UNRESOLVED", "not measured in every run"
     if np.isinf(before).any():
         yield "UNRESOLVED", "too many requests of a baseline failed: it is infinitely late there"
     if np.isinf(after).any():
-        always = np.isinf(resampled[drawn.before :]).any(axis=0).mean() >= 0.95
+        always = np.isinf(found.after).any(axis=0).mean() >= 0.95
         yield "FAIL" if always else "UNRESOLVED", "so many requests failed that it is infinitely late"
     if metric.unit != "share" and not (before.all() and after.all()):
         yield "UNRESOLVED", "it is zero in some run: there is no ratio to speak of"
 
 
-def _errors(
-    metric: Metric, drawn: _Drawn, were: Floats, resampled: Floats, noise: float | None
-) -> tuple[float, float]:
-    """Standard errors of the worsening: from within the runs, and from between them."""
-    before = drawn.before
-    parts = 1 / before + 1 / (len(were) - before)
-    moved = _inner(metric, resampled)
-    moved = moved[before:].mean(axis=0) - moved[:before].mean(axis=0)
-    within = float(np.std(moved[np.isfinite(moved)]))
+class _Error(NamedTuple):
+    """Standard errors of a worsening, from `within` the runs and `between` them; and the degrees of freedom
+    by which each is known.
+    """
+
+    within: float
+    of_within: float
+    between: float
+    of_between: float
+
+    def times(self, confidence: float, of_within: float | None = None) -> float:
+        """So far a one-sided bound is from the worsening; `of_within`: another confidence for that part."""
+        from scipy.special import stdtrit
+
+        between = stdtrit(self.of_between, confidence) * self.between
+        return hypot(between, stdtrit(self.of_within, of_within or confidence) * self.within)
+
+
+def _error(
+    metric: Metric, drawn: _Drawn, before: Floats, after: Floats, support: float, noise: float | None
+) -> _Error:
+    parts = 1 / len(before) + 1 / len(after)
+    moved = after[:, 1:].mean(axis=0) - before[:, 1:].mean(axis=0)
+    within, known = float(np.std(moved[np.isfinite(moved)])), max(support - 1, 2)
     if metric.unit == "share":
-        within = max(within, _unseen(float(were[before:].mean()), drawn.n * (len(were) - before)))
-    of_run = within**2 / parts
-    if noise is None or metric.unit == "share":  # which has no relative noise
-        return within, sqrt(_between(metric, were, before, of_run) * parts)
-    return within, sqrt(noise**2 / 2 * parts)
+        within = max(within, _unseen(float(after[:, 0].mean()), drawn.n * len(after), known))
+    if noise is not None and metric.unit != "share":  # which has no relative noise
+        return _Error(within, known, noise * sqrt(parts / 2), _EVER)
+    between = _between(metric, [before[:, 0], after[:, 0]], within**2 / parts)
+    return _Error(within, known, sqrt(between * parts), _ASSUMED_RUNS + len(before) + len(after) - 2)
 
 
-def _between(metric: Metric, were: Floats, before: int, of_run: float) -> float:
+def _between(metric: Metric, sides: list[Floats], of_run: float) -> float:
     """The variance between runs of the same: what their spread says beyond `of_run`, their own noise, and
     what is assumed.
     """
-    sides = np.split(_inner(metric, were), [before])
     squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
     assumed, weight = (0.0, 0) if metric.unit == "share" else (ASSUMED_NOISE**2 / 2, _ASSUMED_RUNS)
-    runs = weight + len(were) - 2
+    runs = weight + sum(map(len, sides)) - 2
     return max(0.0, (weight * (assumed + of_run) + squares) / runs - of_run) if runs else 0.0
 
 
-def _unseen(share: float, n: int) -> float:
-    """The standard error of a share as its upper bound has it: of none found in `n` there may be some."""
-    return (share_bounds(share * n, n)[1] - share) / _SURE
+def _unseen(share: float, n: int, degrees: float) -> float:
+    """The standard error that puts the upper bound of a share where it is: of none in `n`, some may come."""
+    from scipy.special import stdtrit
+
+    return float((share_bounds(share * n, n)[1] - share) / stdtrit(degrees, _SURE))
 
 
-def _decided(change: Change, metric: Metric, worse: float, within: float, between: float) -> Change:
-    """The verdict on a worsening whose standard error is from `within` the runs and from `between` them.
-
-    FAIL: it is no chance, and likely above what is allowed. PASS: it is within, and sure to be below one and
-    a half of it, where a miss would begin.
+def _decided(change: Change, metric: Metric, worse: float, error: _Error) -> Change:
+    """FAIL: the worsening is no chance, and likely above what is allowed. PASS: it is within, and sure to be
+    below one and a half of it, where a miss would begin.
     """
-    error = hypot(within, between)
     allowed, missed = _within(metric, change.allowed), _within(metric, _MISSED * change.allowed)
-    most = max(allowed + _OVER * error, REAL * error)
+    most = max(allowed + error.times(_OVER), error.times(REAL, _REAL_OF_EACH))
     verdict: Verdict = "UNRESOLVED"
     if worse > most:
         verdict = "FAIL"
-    elif worse <= allowed and worse + _SURE * error <= missed:
+    elif worse <= allowed and worse + error.times(_SURE) <= missed:
         verdict = "PASS"
     return msgspec.structs.replace(
         change,
         change=_outer(metric, worse),
-        low=_outer(metric, worse - _TWO_SIDED * error),
-        high=_outer(metric, worse + _TWO_SIDED * error),
-        noise=between,
-        detectable=_outer(metric, most + _SURE * error),
+        low=_outer(metric, worse - error.times(_EITHER)),
+        high=_outer(metric, worse + error.times(_EITHER)),
+        noise=error.between,
+        detectable=_outer(metric, most + error.times(_SURE)),
         verdict=verdict,
-        reason=_hidden(within, between) if verdict == "UNRESOLVED" else "",
+        reason=_hidden(error) if verdict == "UNRESOLVED" else "",
     )
 
 
-def _hidden(within: float, between: float) -> str:
-    remedy = "longer runs" if within > between else "more runs of each side"
+def _hidden(error: _Error) -> str:
+    remedy = "longer runs" if error.within > error.between else "more runs of each side"
     return f"the noise hides a change of this size: {remedy} would show it"
 
 

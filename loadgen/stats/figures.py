@@ -74,80 +74,107 @@ METRICS: dict[str, Metric] = {
 }
 
 
-def figure(metric: Metric, s: Sample, block: NDArray[np.intp], weights: Floats) -> Floats:
-    """The figure of `s` for each row of `weights` [resamplings, BLOCKS]; `block`: which one each row is in.
+class Ratio(msgspec.Struct, frozen=True):
+    """A mean, a share or a rate: what there is in each block, over what it is of. NaN of nothing."""
 
-    Seconds, tokens per second, or a share. Percentiles are the inverse CDF over offered requests, as in every
-    verdict: infinite where too many failed. Means and tokens are of ok requests. NaN where undefined.
+    tops: Floats
+    bottoms: Floats
+
+    def resampled(self, weights: Floats) -> Floats:
+        return _over(weights @ self.tops, weights @ self.bottoms)
+
+    def support(self) -> float:
+        return _spread(self.bottoms)
+
+
+class Percentile(msgspec.Struct, frozen=True):
+    """The least value with a share `p` of all at or below it; infinite where too many failed.
+
+    `times` [BLOCKS, bins]: how many are in each bin. Bin i ends at `edges_s[i + 1]`. `late`: infinite ones.
     """
+
+    p: float
+    times: Floats
+    edges_s: Floats
+    late: Floats
+
+    def resampled(self, weights: Floats) -> Floats:
+        """Within a bin by how far into it the share is; NaN of nothing."""
+        upto = np.cumsum(weights @ self.times, axis=1)
+        rank = self.p * (upto[:, -1] + weights @ self.late)
+        at = np.minimum((upto < rank[:, None]).sum(axis=1), upto.shape[1] - 1)
+        here = np.arange(len(weights))
+        before = np.where(at > 0, upto[here, at - 1], 0.0)
+        into = _over(rank - before, upto[here, at] - before)
+        low_s, high_s = self.edges_s[at], self.edges_s[at + 1]
+        found: Floats = np.where(upto[:, -1] < rank, np.inf, low_s + into * (high_s - low_s))
+        return np.where(rank > 0, found, np.nan)
+
+    def support(self) -> float:
+        """A tail that a few moments made is known no better than from so many."""
+        [value] = self.resampled(np.ones((1, BLOCKS)))
+        return _spread(self.times[:, self.edges_s[1:] >= value].sum(axis=1) + self.late)
+
+
+def figure(metric: Metric, s: Sample) -> Ratio | Percentile:
+    """The figure of `s` by blocks: seconds, tokens per second, or a share.
+
+    Percentiles are the inverse CDF over offered requests, as in every verdict: a failed one is infinitely
+    late. Means and tokens are of ok requests. `resampled(weights)`, [resamplings, BLOCKS], is the figure with
+    each block taken so often; `support()`: in how many blocks what decides it lies.
+    """
+    block = _block_of(len(s))
     if metric.stat == "rate":
-        span_s = _span_s(s)
-        tokens = weights @ _sums(block, np.where(s.ok, s.output_tokens, 0))
-        return _over(tokens, weights @ _sums(block, np.ones(len(s))) * (span_s / max(len(s), 1)))
+        return Ratio(_sums(block, np.where(s.ok, s.output_tokens, 0)), _seconds(s, block))
     if metric.column == "gaps":
-        return _of_gaps(s, block, weights, float(metric.stat))
+        return _of_gaps(s, block, float(metric.stat))
     values = getattr(s, metric.column).astype(float)
     has = ~np.isnan(values) & (s.ok if metric.unit == "s" else True)
     if metric.stat == "mean":
-        return _over(weights @ _sums(block, np.where(has, values, 0.0)), weights @ _sums(block, has))
+        return Ratio(_sums(block, np.where(has, values, 0.0)), _sums(block, has))
     bins = np.floor(np.log(np.maximum(values[has] * 1e6, 1)) / _STEP).astype(int)
     late = ~s.ok | (np.isnan(values) & (metric.column not in EXCUSED))
-    return _percentile(metric.stat, weights, _histogram(block[has], bins), _sums(block, late), _STEP)
+    first, times = _histogram(block[has], bins)
+    edges_s = np.exp((first + np.arange(times.shape[1] + 1)) * _STEP) / 1e6
+    return Percentile(metric.stat, times, edges_s, _sums(block, late))
 
 
-def block_of(n: int) -> NDArray[np.intp]:
+def _of_gaps(s: Sample, block: NDArray[np.intp], p: float) -> Percentile:
+    whose = np.repeat(block, np.diff(s.gap_start))
+    first, times = _histogram(whose, s.gap_bin.astype(int), s.gap_times)
+    numbers = first + np.arange(times.shape[1] + 1)
+    edges_s = np.where(numbers == 0, 0.0, np.exp((numbers - 1) * GAP_STEP) / 1e6)
+    return Percentile(p, times, edges_s, _sums(block, s.owed))
+
+
+def _block_of(n: int) -> NDArray[np.intp]:
     """Which block each of `n` rows in order of due is in; fewer rows than blocks leave some empty."""
     return np.arange(n) * BLOCKS // max(n, 1)
 
 
-def _span_s(s: Sample) -> float:
-    """From the first due to the last token."""
+def _seconds(s: Sample, block: NDArray[np.intp]) -> Floats:
+    """Of the time from the first due to the last token, what falls to each block's requests."""
     ends_s = (s.due_s + s.e2e_s)[s.ok]
-    return float(np.nanmax(ends_s, initial=0.0) - s.due_s.min(initial=np.inf)) if len(ends_s) else np.nan
-
-
-def _of_gaps(s: Sample, block: NDArray[np.intp], weights: Floats, p: float) -> Floats:
-    whose = np.repeat(block, np.diff(s.gap_start))
-    times = _histogram(whose, s.gap_bin.astype(int), s.gap_times)
-    return _percentile(p, weights, times, _sums(block, s.owed), GAP_STEP, above=1)
+    span_s = np.nanmax(ends_s, initial=0.0) - s.due_s.min(initial=np.inf) if len(ends_s) else np.nan
+    return _sums(block, np.full(len(s), span_s / max(len(s), 1)))
 
 
 def _sums(block: NDArray[np.intp], values: Column) -> Floats:
     return np.bincount(block, values, BLOCKS).astype(float)
 
 
-class _Histogram(msgspec.Struct):
-    """`times` [BLOCKS, bins] of bins from `first` on."""
-
-    first: int
-    times: Floats
-
-
-def _histogram(block: NDArray[np.intp], bins: NDArray[np.intp], times: Column | None = None) -> _Histogram:
+def _histogram(
+    block: NDArray[np.intp], bins: NDArray[np.intp], times: Column | None = None
+) -> tuple[int, Floats]:
+    """The first bin, and how many are in it and in those above, by block."""
     first, width = (int(bins.min()), int(np.ptp(bins)) + 1) if len(bins) else (0, 1)
     counted = np.bincount(block * width + bins - first, times, BLOCKS * width)
-    return _Histogram(first, counted.reshape(BLOCKS, width).astype(float))
+    return first, counted.reshape(BLOCKS, width).astype(float)
 
 
-def _percentile(
-    p: float, weights: Floats, of: _Histogram, infinite: Floats, step: float, above: int = 0
-) -> Floats:
-    """The least value with a share `p` at or below it; within a bin by how far into it that share is.
-
-    `above`: the number of the bin that begins at a microsecond.
-    """
-    upto = np.cumsum(weights @ of.times, axis=1)
-    rank = p * (upto[:, -1] + weights @ infinite)
-    at = (upto < rank[:, None]).sum(axis=1)
-    inside = at < upto.shape[1]
-    at = np.minimum(at, upto.shape[1] - 1)
-    here = np.arange(len(weights))
-    before = np.where(at > 0, upto[here, at - 1], 0.0)
-    into = _over(rank - before, upto[here, at] - before)
-    seconds = np.exp((of.first + at - above + np.clip(into, 0, 1)) * step) / 1e6
-    seconds[of.first + at < above] = 0.0
-    found: Floats = np.where(inside, seconds, np.inf)
-    return np.where(rank > 0, found, np.nan)
+def _spread(counts: Floats) -> float:
+    """Over how many blocks, all alike, so much would be as evenly spread."""
+    return float(counts.sum() ** 2 / (counts @ counts)) if counts.any() else 0.0
 
 
 def _over(tops: Floats, bottoms: Floats) -> Floats:

@@ -20,6 +20,7 @@ from loadgen.workload import draw
 from tests.bench.gate import BASELINES, overall, scenario, taken
 from tests.records import failed, ok, run_of
 
+_TAILS = [name for name in METRICS if name.endswith("p99")]
 LATENCIES = [name for name, metric in METRICS.items() if metric.unit == "s"]
 
 
@@ -50,11 +51,15 @@ def test_runs_of_the_same_pass_where_their_noise_is_known() -> None:
 
 
 def test_a_tenth_slower_fails_and_is_told_with_an_interval_that_holds_it() -> None:
-    """All latencies a tenth longer: each fails at a tolerance of 5 %, with the truth in its interval."""
+    """All latencies a tenth longer: each fails at a tolerance of 5 %, with the truth in its interval; but of
+    the p99 of 400 requests, which four of them make, none can be told.
+    """
     before = [_run(seed=seed) for seed in range(5)]
     after = [_run(seed=seed, slower=1.1) for seed in range(5, 10)]
     found = changes(before, after, tolerances=dict.fromkeys(LATENCIES, Tolerance()), metrics=LATENCIES)
-    assert {change.metric for change in found if change.verdict != "FAIL"} == set()
+    tails = {change.metric for change in found if change.verdict == "UNRESOLVED"}
+    assert tails >= {"ttft_p99", "e2e_p99"}
+    assert {change.metric for change in found if change.verdict != "FAIL"} == tails <= {*_TAILS}
     for change in found:
         assert (change.low or 0.0) < 0.1 < (change.high or 0.0)
         assert change.change == pytest.approx(0.1, abs=0.03)
@@ -173,7 +178,7 @@ def test_fewer_tokens_per_second_are_a_worsening() -> None:
 
 
 def test_forty_simulated_pairs_get_the_verdicts_they_deserve() -> None:
-    """Engines whose runs differ by 2 %: nothing changed, never FAIL; steps a tenth slower, one missed at most.
+    """Runs differ by 2 %. Where nothing changed, none fails; where steps are a tenth slower, 19 of 20 do.
 
     Theory: the change of two runs has a standard deviation of about 2.5 %, and steps a tenth slower make the
     figures 12 % worse, near 4.5 of them. A FAIL begins at about 2.75; the chance to stay below is 4 %.
