@@ -18,7 +18,7 @@ from loadgen.records import OUTCOMES, Floats
 from loadgen.run import load, write_whole
 from loadgen.scenario import ScenarioError
 from loadgen.stats import summarize
-from loadgen.stats.figures import BLOCKS, METRICS, Metric, Unit, block_of, figure
+from loadgen.stats.figures import BLOCKS, METRICS, Metric, Unit, figure
 from loadgen.stats.sample import About, Sample, sample
 from loadgen.stats.summary import Summary
 from loadgen.stats.validity import OTHER_LENGTHS
@@ -251,7 +251,7 @@ def figures_of(samples: list[Sample]) -> dict[str, Figure]:
 
 def _figure(metric: Metric, samples: list[Sample]) -> Figure:
     whole = np.ones((1, BLOCKS))
-    values = np.array([figure(metric, s, block_of(len(s)), whole)[0] for s in samples])
+    values = np.array([figure(metric, s).resampled(whole)[0] for s in samples])
     mean = values.mean()
     if not np.isfinite(mean):
         return Figure(label=metric.label, unit=metric.unit, mean=None, least=None, most=None, noise=None)
