@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loadgen.cli.exits import Exit, of_capacity, worst
-from loadgen.scenario import Scenario, ScenarioError
 
 if TYPE_CHECKING:
     from loadgen.capacity import Capacity
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from loadgen.grid import Cell
     from loadgen.replicas import Replicas
     from loadgen.report.tables import Table
+    from loadgen.scenario import Scenario
 
 For = Annotated[
     str | None,
@@ -79,6 +79,7 @@ def day(scenario: Scenario, params: dict[str, Any]) -> Day | None:
     """What --for and the flags beside it ask; None without. Raises ScenarioError that names the flag."""
     from loadgen.cli.flags import positive_s
     from loadgen.replicas import HEADROOM, HOUR_S, replicas
+    from loadgen.scenario import ScenarioError
     from loadgen.shipped import read
 
     beside = ("hour", "headroom", "replicas_min", "usd_per_hour")
@@ -99,6 +100,7 @@ def day(scenario: Scenario, params: dict[str, Any]) -> Day | None:
 def settings(scenario: Scenario, texts: list[str]) -> list[Cell]:
     """Every combination of the --param values. Raises ScenarioError that names the flag."""
     from loadgen.grid import cells
+    from loadgen.scenario import ScenarioError
 
     if scenario.vary:
         raise ScenarioError("--param makes a grid, and the scenario has one already: vary")
@@ -182,6 +184,7 @@ def _json(value: object) -> bytes:
 
 def _values(text: str) -> tuple[str, tuple[Any, ...]]:
     from loadgen import strict_yaml
+    from loadgen.scenario import ScenarioError
 
     key, _, listed = text.partition("=")
     try:
@@ -194,6 +197,8 @@ def _values(text: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def _share(flag: str, text: str) -> float:
+    from loadgen.scenario import ScenarioError
+
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
     if found is None:
         raise ScenarioError(f"{flag}: {text!a} is no share: write a percentage, such as 20%")
