@@ -40,7 +40,7 @@ from loadgen.run import load as run_in
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.scenario import load as scenario_in
 from loadgen.stats import Finding, SloResult, Summary, Verdict, summarize
-from loadgen.stats.figures import METRICS, Tolerance
+from loadgen.stats.figures import GATED, Tolerance
 from loadgen.stats.sample import Sample, sample
 from loadgen.workload import draw
 
@@ -203,7 +203,7 @@ def gate(
     tolerances: Mapping[str, Tolerance] | None = None,
     noise: float | None = None,
     paired: bool = True,
-    metrics: Sequence[str] = tuple(METRICS),
+    metrics: Sequence[str] = GATED,
 ) -> Gate:
     """Did the candidate get worse than the baseline, by more than is allowed? See `Gate.verdict`.
 

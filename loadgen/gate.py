@@ -11,7 +11,7 @@ import msgspec
 from loadgen.faults import nearest
 from loadgen.scenario import ScenarioError
 from loadgen.stats.change import ASSUMED_NOISE, Change, changes
-from loadgen.stats.figures import METRICS, Tolerance
+from loadgen.stats.figures import GATED, METRICS, Tolerance
 from loadgen.stats.sample import Sample
 from loadgen.stats.summary import SloResult, Summary, Verdict
 from loadgen.stats.validity import OTHER_LENGTHS
@@ -68,7 +68,7 @@ def gate(
     tolerances: Mapping[str, Tolerance] = {},
     noise: float | None = None,
     paired: bool = True,
-    metrics: Sequence[str] = tuple(METRICS),
+    metrics: Sequence[str] = GATED,
 ) -> Gate:
     """Judge `candidates` by `baselines`, and by the SLOs in the candidates' `summaries`.
 

@@ -158,9 +158,9 @@ def judged_by(
 ) -> tuple[dict[str, Tolerance], list[str], float | None]:
     """What the flags say: tolerances, metrics, noise. Raises ScenarioError."""
     from loadgen.gate import known, noise_from, tolerances_from
-    from loadgen.stats.figures import METRICS
+    from loadgen.stats.figures import GATED
 
-    metrics = list(dict.fromkeys(known(word, "--metric") for word in metric or METRICS))
+    metrics = list(dict.fromkeys(known(word, "--metric") for word in metric or GATED))
     return tolerances_from(tolerance or []), metrics, None if noise is None else noise_from(noise)
 
 

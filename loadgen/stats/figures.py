@@ -73,6 +73,10 @@ METRICS: dict[str, Metric] = {
     "error_rate": Metric(label="error rate", column="erred", stat="mean", unit="share", tolerance=_FEW),
 }
 
+# Those that are gated where nobody says which. A few moments of a run make the others: it takes long runs to
+# know them.
+GATED = tuple(name for name in METRICS if name not in ("longest_stall_p99", "e2e_p99"))
+
 
 class Ratio(msgspec.Struct, frozen=True):
     """A mean, a share or a rate: what there is in each block, over what it is of. NaN of nothing."""
