@@ -21,7 +21,7 @@ from loadgen.stats.figures import BLOCKS, GATED, METRICS, Metric, Tolerance, Uni
 from loadgen.stats.sample import Sample
 from loadgen.stats.summary import Verdict
 
-RESAMPLINGS = 500
+RESAMPLINGS = 200
 ASSUMED_NOISE = 0.03  # sd of the change between two runs that differ in nothing, where no more is known
 _ASSUMED_RUNS = 10  # as many runs would say as much as the assumption does
 # So sure it must be that a worsening is no chance. What makes a run slow makes all its figures so, and is one

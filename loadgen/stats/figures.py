@@ -94,12 +94,13 @@ class Ratio(msgspec.Struct, frozen=True):
 class Percentile(msgspec.Struct, frozen=True):
     """The least value with a share `p` of all at or below it; infinite where too many failed.
 
-    `times` [BLOCKS, bins]: how many are in each bin. Bin i ends at `edges_s[i + 1]`. `late`: infinite ones.
+    `times` [BLOCKS, bins]: how many are in each bin, from `lows_s` to `highs_s`. `late`: infinite ones.
     """
 
     p: float
     times: Floats
-    edges_s: Floats
+    lows_s: Floats
+    highs_s: Floats
     late: Floats
 
     def resampled(self, weights: Floats) -> Floats:
@@ -110,14 +111,14 @@ class Percentile(msgspec.Struct, frozen=True):
         here = np.arange(len(weights))
         before = np.where(at > 0, upto[here, at - 1], 0.0)
         into = _over(rank - before, upto[here, at] - before)
-        low_s, high_s = self.edges_s[at], self.edges_s[at + 1]
+        low_s, high_s = self.lows_s[at], self.highs_s[at]
         found: Floats = np.where(upto[:, -1] < rank, np.inf, low_s + into * (high_s - low_s))
         return np.where(rank > 0, found, np.nan)
 
     def support(self) -> float:
         """A tail that a few moments made is known no better than from so many."""
         [value] = self.resampled(np.ones((1, BLOCKS)))
-        return _spread(self.times[:, self.edges_s[1:] >= value].sum(axis=1) + self.late)
+        return _spread(self.times[:, self.highs_s >= value].sum(axis=1) + self.late)
 
 
 def figure(metric: Metric, s: Sample) -> Ratio | Percentile:
@@ -138,17 +139,16 @@ def figure(metric: Metric, s: Sample) -> Ratio | Percentile:
         return Ratio(_sums(block, np.where(has, values, 0.0)), _sums(block, has))
     bins = np.floor(np.log(np.maximum(values[has] * 1e6, 1)) / _STEP).astype(int)
     late = ~s.ok | (np.isnan(values) & (metric.column not in EXCUSED))
-    first, times = _histogram(block[has], bins)
-    edges_s = np.exp((first + np.arange(times.shape[1] + 1)) * _STEP) / 1e6
-    return Percentile(metric.stat, times, edges_s, _sums(block, late))
+    found, times = _histogram(block[has], bins)
+    lows_s, highs_s = np.exp(found * _STEP) / 1e6, np.exp((found + 1) * _STEP) / 1e6
+    return Percentile(metric.stat, times, lows_s, highs_s, _sums(block, late))
 
 
 def _of_gaps(s: Sample, block: NDArray[np.intp], p: float) -> Percentile:
     whose = np.repeat(block, np.diff(s.gap_start))
-    first, times = _histogram(whose, s.gap_bin.astype(int), s.gap_times)
-    numbers = first + np.arange(times.shape[1] + 1)
-    edges_s = np.where(numbers == 0, 0.0, np.exp((numbers - 1) * GAP_STEP) / 1e6)
-    return Percentile(p, times, edges_s, _sums(block, s.owed))
+    found, times = _histogram(whose, s.gap_bin.astype(int), s.gap_times)
+    lows_s = np.where(found == 0, 0.0, np.exp((found - 1) * GAP_STEP) / 1e6)
+    return Percentile(p, times, lows_s, np.exp(found * GAP_STEP) / 1e6, _sums(block, s.owed))
 
 
 def _block_of(n: int) -> NDArray[np.intp]:
@@ -169,11 +169,13 @@ def _sums(block: NDArray[np.intp], values: Column) -> Floats:
 
 def _histogram(
     block: NDArray[np.intp], bins: NDArray[np.intp], times: Column | None = None
-) -> tuple[int, Floats]:
-    """The first bin, and how many are in it and in those above, by block."""
-    first, width = (int(bins.min()), int(np.ptp(bins)) + 1) if len(bins) else (0, 1)
-    counted = np.bincount(block * width + bins - first, times, BLOCKS * width)
-    return first, counted.reshape(BLOCKS, width).astype(float)
+) -> tuple[NDArray[np.intp], Floats]:
+    """The bins that have any, ascending, and how many are in each, by block; of nothing, one empty bin."""
+    found, place = np.unique(bins, return_inverse=True)
+    if not len(found):
+        return np.zeros(1, int), np.zeros((BLOCKS, 1))
+    counted = np.bincount(block * len(found) + place, times, BLOCKS * len(found))
+    return found, counted.reshape(BLOCKS, -1).astype(float)
 
 
 def _spread(counts: Floats) -> float:
