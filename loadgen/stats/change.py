@@ -22,7 +22,7 @@ from loadgen.stats.sample import Sample
 from loadgen.stats.summary import Verdict
 
 RESAMPLINGS = 200
-ASSUMED_NOISE = 0.03  # sd of the change between two runs that differ in nothing, where no more is known
+ASSUMED_NOISE = 0.03  # sd of the change from one run to another that differs in nothing, where none is known
 _ASSUMED_RUNS = 10  # as many runs would say as much as the assumption does
 # So sure it must be that a worsening is no chance. What makes a run slow makes all its figures so, and is one
 # chance; what is within the runs is a chance of each figure's own.
@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One figure, before and after; both are means over their runs.
 
     `change`: the relative one, above 0 where it is WORSE; of shares, the difference. `low`, `high`: its 95 %
-    interval. `noise`: what differs from run to run adds to the change, as a standard deviation.
+    interval. `noise`: the relative standard deviation between runs that differ in nothing.
     `detectable`: the least worsening that would be found 19 times in 20. `allowed`: the tolerance, as a
     change. `n`: requests of each run that are compared.
     """
@@ -70,9 +70,9 @@ def changes(
 ) -> list[Change]:
     """The change of each of `metrics` from the baseline runs to the candidate runs, judged.
 
-    `tolerances`: of the metrics that have another than their own. `noise`: the standard deviation between two
-    runs of the same, relative, where it is known. `paired`: the runs are of one plan, and only requests that
-    were offered in all of them are compared; else each run is resampled by itself.
+    `tolerances`: of the metrics that have another than their own. `noise`: the relative standard
+    deviation between runs that differ in nothing, where it is known. `paired`: the runs are of one plan, and
+    only requests that were offered in all of them are compared; else each run is resampled by itself.
 
     Raises ValueError where either side has no run, or no request is left to compare.
     """
@@ -174,20 +174,25 @@ def _troubles(metric: Metric, drawn: _Drawn, found: _Found) -> Iterator[tuple[Ve
 
 
 class _Error(NamedTuple):
-    """Standard errors of a worsening, from `within` the runs and `between` them; and the degrees of freedom
-    by which each is known.
+    """How wrong a worsening may be: by a standard error from `within` the runs, and by the `noise` of one
+    run, of which `parts` is left; and by how many degrees of freedom each is known.
     """
 
     within: float
     of_within: float
-    between: float
-    of_between: float
+    noise: float
+    parts: float
+    of_noise: float
+
+    @property
+    def between(self) -> float:
+        return self.noise * sqrt(self.parts)
 
     def times(self, confidence: float, of_within: float | None = None) -> float:
         """So far a one-sided bound is from the worsening; `of_within`: another confidence for that part."""
         from scipy.special import stdtrit
 
-        between = stdtrit(self.of_between, confidence) * self.between
+        between = stdtrit(self.of_noise, confidence) * self.between
         return hypot(between, stdtrit(self.of_within, of_within or confidence) * self.within)
 
 
@@ -200,9 +205,9 @@ def _error(
     if metric.unit == "share":
         within = max(within, _unseen(float(after[:, 0].mean()), drawn.n * len(after), known))
     if noise is not None and metric.unit != "share":  # which has no relative noise
-        return _Error(within, known, noise * sqrt(parts / 2), _EVER)
-    between = _between(metric, [before[:, 0], after[:, 0]], within**2 / parts)
-    return _Error(within, known, sqrt(between * parts), _ASSUMED_RUNS + len(before) + len(after) - 2)
+        return _Error(within, known, noise, parts, _EVER)
+    of_run = sqrt(_between(metric, [before[:, 0], after[:, 0]], within**2 / parts))
+    return _Error(within, known, of_run, parts, _ASSUMED_RUNS + len(before) + len(after) - 2)
 
 
 def _between(metric: Metric, sides: list[Floats], of_run: float) -> float:
@@ -238,7 +243,7 @@ def _decided(change: Change, metric: Metric, worse: float, error: _Error) -> Cha
         change=_outer(metric, worse),
         low=_outer(metric, worse - error.times(_EITHER)),
         high=_outer(metric, worse + error.times(_EITHER)),
-        noise=error.between,
+        noise=error.noise,
         detectable=_outer(metric, most + error.times(_SURE)),
         verdict=verdict,
         reason=_hidden(error) if verdict == "UNRESOLVED" else "",

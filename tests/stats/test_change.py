@@ -82,13 +82,33 @@ def test_pairing_takes_the_plan_out_of_the_noise() -> None:
 
 
 def test_one_baseline_leaves_the_assumed_noise_and_many_runs_tell_their_own() -> None:
-    """3 % between two runs, unless told otherwise: quiet runs bring it down, one by one."""
+    """3 % from one run to another, until quiet runs bring it down, one by one."""
     noises = [
         _by_name(changes([_run(seed=i) for i in range(k)], [_run(seed=99)]))["e2e_mean"].noise
         for k in (1, 3, 10)
     ]
-    assert noises[0] == pytest.approx(0.03)
+    assert noises[0] == pytest.approx(0.03 / 2**0.5)
     assert noises[0] > noises[1] > noises[2] > 0  # type: ignore[operator]
+
+
+def test_a_stated_noise_is_that_of_one_run() -> None:
+    """2 % each: the change from one run to one other has 2.8 %, and its interval 1.96 times that."""
+    same = [_run(), _run()]
+    [change] = changes(same[:1], same[1:], noise=0.02, metrics=["e2e_mean"])
+    assert change.noise == 0.02
+    assert np.log1p(change.high) == pytest.approx(1.96 * 0.02 * 2**0.5, rel=0.01)
+
+
+def test_a_pass_is_sure_to_be_below_one_and_a_half_tolerances() -> None:
+    """Of a noise of 2.8 % the 95 % bound of no change is 4.7 %: below 7.5 %, but not below 4.5 %."""
+    same = [_run(), _run()]
+    verdicts = [
+        changes(same[:1], same[1:], noise=0.02, metrics=["e2e_mean"], tolerances={"e2e_mean": allowed})[
+            0
+        ].verdict
+        for allowed in (Tolerance(relative=0.05), Tolerance(relative=0.03))
+    ]
+    assert verdicts == ["PASS", "UNRESOLVED"]
 
 
 def test_too_short_to_see_the_tolerance_is_unresolved() -> None:
