@@ -24,12 +24,15 @@ from loadgen.stats.summary import Verdict
 RESAMPLINGS = 200
 ASSUMED_NOISE = 0.03  # sd of the change from one run to another that differs in nothing, where none is known
 _ASSUMED_RUNS = 10  # as many runs would say as much as the assumption does
+_NOT_SO = 0.01  # a spread so unlikely by the assumption overrules it
 # So sure it must be that a worsening is no chance. What makes a run slow makes all its figures so, and is one
 # chance; what is within the runs is a chance of each figure's own.
-REAL = 0.996
+REAL = 0.997
 _REAL_OF_EACH = 1 - (1 - REAL) / 10
-_OVER = 0.75  # and so sure that it is above what is allowed
+_OVER = 0.88  # and so sure that it is above what is allowed
 _SURE, _EITHER = 0.95, 0.975
+_MOST = 10.0  # a worsening that large needs no gate to be found
+_OVERLOADED = "overloaded, which the baselines are not: the figure depends on the run length"
 _EVER = 1e6  # degrees of freedom of what is known
 _MISSED = 1.5  # a PASS is sure of no worsening above so many tolerances
 
@@ -39,8 +42,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     `change`: the relative one, above 0 where it is WORSE; of shares, the difference. `low`, `high`: its 95 %
     interval. `noise`: the relative standard deviation between runs that differ in nothing.
-    `detectable`: the least worsening that would be found 19 times in 20. `allowed`: the tolerance, as a
-    change. `n`: requests of each run that are compared.
+    `detectable`: the least worsening that would be found 19 times in 20, None above tenfold. `allowed`: the
+    tolerance, as a change. `n`: requests of each run that are compared.
     """
 
     metric: str
@@ -73,6 +76,7 @@ def changes(
     `tolerances`: of the metrics that have another than their own. `noise`: the relative standard
     deviation between runs that differ in nothing, where it is known. `paired`: the runs are of one plan, and
     only requests that were offered in all of them are compared; else each run is resampled by itself.
+    What was rejected or failed is always looked at: means are of ok requests.
 
     Raises ValueError where either side has no run, or no request is left to compare.
     """
@@ -84,7 +88,8 @@ def changes(
     if not min(map(len, runs)):
         raise ValueError("there is no request to compare: the runs have none in common")
     drawn = _Drawn(runs, len(baselines), paired)
-    return [_judged(name, drawn, tolerances.get(name), noise) for name in metrics]
+    names = dict.fromkeys([*metrics, "rejection_rate", "error_rate"])
+    return [_judged(name, drawn, tolerances.get(name), noise) for name in names]
 
 
 def _in_common(runs: list[Sample]) -> list[Sample]:
@@ -101,6 +106,12 @@ class _Drawn:
         self.runs, self.before, self.n = runs, before, min(map(len, runs))
         draws = [_weights(0 if paired else number) for number in range(1 if paired else len(runs))]
         self._weights = draws * len(runs) if paired else draws
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether the server no longer keeps up, as it did before."""
+        before, after = self.runs[: self.before], self.runs[self.before :]
+        return any(run.about.overloaded for run in after) and not all(run.about.overloaded for run in before)
 
     def figures(self, metric: Metric) -> _Found:
         found = [figure(metric, run) for run in self.runs]
@@ -149,7 +160,10 @@ def _judged(name: str, drawn: _Drawn, tolerance: Tolerance | None, noise: float 
         return msgspec.structs.replace(change, verdict=verdict, reason=reason)
     before, after = _inner(metric, found.before), _inner(metric, found.after)
     worse = float(after[:, 0].mean() - before[:, 0].mean())
-    return _decided(change, metric, worse, _error(metric, drawn, before, after, found.support, noise))
+    change = _decided(change, metric, worse, _error(metric, drawn, before, after, found.support, noise))
+    if change.verdict == "PASS" and metric.unit == "s" and drawn.overloaded:
+        return msgspec.structs.replace(change, verdict="UNRESOLVED", reason=_OVERLOADED)
+    return change
 
 
 def _troubles(metric: Metric, drawn: _Drawn, found: _Found) -> Iterator[tuple[Verdict, str]]:
@@ -169,6 +183,8 @@ def _troubles(metric: Metric, drawn: _Drawn, found: _Found) -> Iterator[tuple[Ve
     if np.isinf(after).any():
         always = np.isinf(found.after).any(axis=0).mean() >= 0.95
         yield "FAIL" if always else "UNRESOLVED", "so many requests failed that it is infinitely late"
+    elif np.isinf([found.before.max(axis=0), found.after.max(axis=0)]).mean() > 0.05:
+        yield "UNRESOLVED", "so many requests failed that it may be infinitely late"
     if metric.unit != "share" and not (before.all() and after.all()):
         yield "UNRESOLVED", "it is zero in some run: there is no ratio to speak of"
 
@@ -200,24 +216,30 @@ def _error(
     metric: Metric, drawn: _Drawn, before: Floats, after: Floats, support: float, noise: float | None
 ) -> _Error:
     parts = 1 / len(before) + 1 / len(after)
-    moved = after[:, 1:].mean(axis=0) - before[:, 1:].mean(axis=0)
+    with np.errstate(invalid="ignore"):  # some resamples are infinite in both
+        moved = after[:, 1:].mean(axis=0) - before[:, 1:].mean(axis=0)
     within, known = float(np.std(moved[np.isfinite(moved)])), max(support - 1, 2)
     if metric.unit == "share":
         within = max(within, _unseen(float(after[:, 0].mean()), drawn.n * len(after), known))
     if noise is not None and metric.unit != "share":  # which has no relative noise
         return _Error(within, known, noise, parts, _EVER)
-    of_run = sqrt(_between(metric, [before[:, 0], after[:, 0]], within**2 / parts))
-    return _Error(within, known, of_run, parts, _ASSUMED_RUNS + len(before) + len(after) - 2)
+    variance, of_noise = _between(metric, [before[:, 0], after[:, 0]], within**2 / parts)
+    return _Error(within, known, sqrt(variance), parts, of_noise)
 
 
-def _between(metric: Metric, sides: list[Floats], of_run: float) -> float:
-    """The variance between runs of the same: what their spread says beyond `of_run`, their own noise, and
-    what is assumed.
+def _between(metric: Metric, sides: list[Floats], of_run: float) -> tuple[float, float]:
+    """The variance between runs of the same beyond `of_run`, their own noise, and its degrees of freedom.
+
+    What their spread says, together with what is assumed; alone, where the two do not agree.
     """
+    from scipy.special import chdtri
+
     squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
-    assumed, weight = (0.0, 0) if metric.unit == "share" else (ASSUMED_NOISE**2 / 2, _ASSUMED_RUNS)
-    runs = weight + sum(map(len, sides)) - 2
-    return max(0.0, (weight * (assumed + of_run) + squares) / runs - of_run) if runs else 0.0
+    seen, assumed, weight = sum(map(len, sides)) - 2, ASSUMED_NOISE**2 / 2 + of_run, _ASSUMED_RUNS
+    if metric.unit == "share" or (seen and squares > chdtri(seen, _NOT_SO) * assumed):
+        assumed, weight = 0.0, 0
+    degrees = weight + seen
+    return max(0.0, (weight * assumed + squares) / degrees - of_run) if degrees else 0.0, max(degrees, 1)
 
 
 def _unseen(share: float, n: int, degrees: float) -> float:
@@ -244,7 +266,7 @@ def _decided(change: Change, metric: Metric, worse: float, error: _Error) -> Cha
         low=_outer(metric, worse - error.times(_EITHER)),
         high=_outer(metric, worse + error.times(_EITHER)),
         noise=error.noise,
-        detectable=_outer(metric, most + error.times(_SURE)),
+        detectable=detectable if (detectable := _outer(metric, most + error.times(_SURE))) < _MOST else None,
         verdict=verdict,
         reason=_hidden(error) if verdict == "UNRESOLVED" else "",
     )
