@@ -23,7 +23,7 @@ import msgspec
 
 from loadgen import __version__, drive
 from loadgen.client import Counters, Stop
-from loadgen.run import Health, Run, write_whole, writing
+from loadgen.run import Health, Run, as_json, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.limits import LIMITS
@@ -140,7 +140,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         """Raises WriteError."""
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+        write_whole(path, as_json(self))
 
     def is_of_here(self, clock: str) -> bool:
         """Whether it was taken on this host, by this version, with the clock of a run."""

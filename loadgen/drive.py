@@ -20,7 +20,7 @@ import msgspec
 
 from loadgen.plan import NONE, Plan
 from loadgen.records import RequestRecord
-from loadgen.run import Run, RunHeader, RunWriter, load, write_whole, writing
+from loadgen.run import Run, RunHeader, RunWriter, as_json, load, write_whole, writing
 from loadgen.scenario import CHAT, COMPLETIONS, Scenario, ScenarioError, Target
 from loadgen.stats.summary import Summary
 
@@ -302,12 +302,11 @@ def kept(folder: Path) -> Iterator[None]:
 
 def conclude(run: Run, folder: Path) -> Summary:
     """Summarise a run and write summary.json and vllm.json beside its records. Raises WriteError."""
-    from loadgen.stats import summarize, to_json, vllm_result
+    from loadgen.stats import summarize, vllm_result
 
     summary = summarize(run)
-    write_whole(folder / "summary.json", to_json(summary))
-    vllm = json.dumps(vllm_result(run, summary), indent=1, allow_nan=False)
-    write_whole(folder / "vllm.json", f"{vllm}\n".encode())
+    write_whole(folder / "summary.json", as_json(summary))
+    write_whole(folder / "vllm.json", as_json(vllm_result(run, summary)))
     return summary
 
 

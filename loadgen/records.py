@@ -235,18 +235,7 @@ class Records:
 
     def only(self, rows: Mask) -> Self:
         """The records of `rows`."""
-        picked = np.flatnonzero(rows)
-        whole = {f.name: getattr(self, f.name) for f in fields(self)}
-        columns: dict[str, Any] = {
-            name: [column[i] for i in picked] if isinstance(column, list) else column[picked]
-            for name, column in whole.items()
-            if name not in ("gaps_us", "gap_start", "event_tokens", "event_start")
-        }
-        for kind, flat in (("gap", "gaps_us"), ("event", "event_tokens")):
-            counts = np.diff(whole[f"{kind}_start"])
-            columns[flat] = whole[flat][np.repeat(rows, counts)]
-            columns[f"{kind}_start"] = _starts(counts[picked].tolist())
-        return replace(self, **columns)
+        return self.at(np.flatnonzero(rows))
 
     def measured_until(self, until_s: float) -> Self:
         """The same, but measured rows due later are the tail's."""

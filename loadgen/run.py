@@ -223,13 +223,18 @@ class RunWriter(RecordWriter):
 
     def write_header(self, header: RunHeader) -> None:
         """Write run.json, whole or not at all; may be called again."""
-        write_whole(self._folder / "run.json", msgspec.json.format(_encoded(header), indent=1) + b"\n")
+        write_whole(self._folder / "run.json", as_json(header))
+
+
+def as_json(value: object) -> bytes:
+    """Strict JSON to be read by people too, as in every file of a run folder that is one document."""
+    return msgspec.json.format(_encoded(value), indent=1) + b"\n"
 
 
 _encode = msgspec.json.Encoder().encode
 
 
-def _encoded(value: RunHeader | RequestRecord) -> bytes:
+def _encoded(value: object) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:  # half of a surrogate pair, in some server's words: no reason to lose a row

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Wit
 
 from loadgen.faults import nearest
 from loadgen.slo_sets import CONFIDENCE, SETS
-from loadgen.units import duration_s, quoted, rate_rps, show_duration
+from loadgen.units import duration_s, quoted, rate_rps, share, show_duration
 
 METRICS = ("ttft", "e2e", "tpot", "itl", "chunk_gap", "longest_stall", "normalized_latency")
 POOLED = ("itl", "chunk_gap")  # of each gap, not of each request
@@ -220,11 +220,9 @@ def _metric(text: str) -> str:
 
 
 def _share(text: str) -> float:
-    """`1%` is 0.01, read as a decimal so that it is the nearest float to it."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text)
-    if found is None or float(found[1]) > 100:
+    if (found := share(text)) > 1:
         raise ValueError(f"{quoted(text)} is no share: write a percentage from 0% to 100%")
-    return float(f"{found[1]}e-2")
+    return found
 
 
 def _must(what: str, sign: str, expected: str) -> None:

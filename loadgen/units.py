@@ -13,6 +13,7 @@ _NUMBER = rf"[+-]?{_PLAIN}(?:[eE][+-]?[0-9]+)?"
 _UNIT = "|".join(sorted([*_DOWN, *_UP], key=len, reverse=True))
 _PART = re.compile(rf"({_NUMBER})\s*({_UNIT})\s*")
 _DURATION = re.compile(rf"(?:{_NUMBER})\s*(?:{_UNIT})(?:\s*{_PLAIN}\s*(?:{_UNIT}))*")
+_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%")
 _RATE = re.compile(rf"({_NUMBER})(?:\s*/\s*({'|'.join(_UP)}))?")
 
 
@@ -44,6 +45,17 @@ def rate_rps(text: object) -> float:
     if found is None:
         raise ValueError(f"{quoted(text)} is not a rate: write requests per second, such as 8/s or 90/min")
     return _finite(float(found[1]) / _UP[found[2] or "s"], text)
+
+
+def share(text: object) -> float:
+    """`5%` is 0.05, read as a decimal so that it is the nearest float to it; above 1 where more is meant.
+
+    Raises ValueError with the rule and an example.
+    """
+    found = _SHARE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError(f"{quoted(text)} is no share: write a percentage, such as 5%")
+    return _finite(float(f"{found[1]}e-2"), text)
 
 
 def show_duration(seconds: float) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.units import about, duration_s, quoted, rate_rps, roughly, show_duration, show_rate
+from loadgen.units import about, duration_s, quoted, rate_rps, roughly, share, show_duration, show_rate
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -156,3 +157,16 @@ def test_units_in_disorder_are_no_duration(text: str) -> None:
     """Nor are a second sign, a part without a unit, or a number with two points."""
     with pytest.raises(ValueError, match="is not a duration"):
         duration_s(text)
+
+
+@given(st.decimals(min_value=0, max_value=10_000, places=3))
+def test_a_share_is_the_nearest_float_to_its_hundredths(percent: Decimal) -> None:
+    """Divided as a decimal: 0.1 % as 0.1 / 100 would be the float beside 0.001."""
+    assert share(f"{percent}%") == share(f" {percent} % ") == float(percent / 100)
+
+
+@pytest.mark.parametrize("text", ["5", "-5%", "nan%", "%", "1e2%", "٣%", "5 pp", 5, None, "9" * 400 + "%"])
+def test_what_is_no_percentage_is_no_share(text: object) -> None:
+    """Digits are ASCII's; the sign says what is meant."""
+    with pytest.raises(ValueError, match=r"is no share: write a percentage|is not a finite number"):
+        share(text)

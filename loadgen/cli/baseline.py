@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -42,12 +43,14 @@ def list_all(
     from loadgen.baseline import kept_in, read
     from loadgen.cli.words import Words
     from loadgen.report.baseline_view import listing
+    from loadgen.report.terminal import print_tables
     from loadgen.scenario import ScenarioError
 
     if not (found := kept_in(folder)):
         raise ScenarioError(f"{folder} holds no baseline: make one with loadgen baseline add RUN")
     samples = {path: read(path) for path in found}
-    Words(as_json).tables([listing(samples)], {str(path): s.about for path, s in samples.items()})
+    abouts = {str(path): s.about for path, s in samples.items()}
+    Words(as_json).show(partial(print_tables, [listing(samples)]), abouts)
 
 
 @baseline.command()
@@ -60,8 +63,9 @@ def show(
     from loadgen.baseline import figures_of, sides
     from loadgen.cli.words import Words
     from loadgen.report.baseline_view import figures_table, listing
+    from loadgen.report.terminal import print_tables
 
     found = {side.path: side.sample for side in sides(which, folder)}
     figures = figures_of([*found.values()])
     value = {"runs": {str(path): s.about for path, s in found.items()}, "figures": figures}
-    Words(as_json).tables([listing(found), figures_table(figures)], value)
+    Words(as_json).show(partial(print_tables, [listing(found), figures_table(figures)]), value)

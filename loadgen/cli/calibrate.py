@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,11 +30,12 @@ def calibrate(
 ) -> None:
     """Measure this client's own error, and its limit here: about 60 s."""
     from loadgen.cli.words import Words
+    from loadgen.report.terminal import print_calibration
 
     words = Words(as_json, quiet)
     found = _taken(words, clock or "auto", quick=quick)
     path = out or saved(found.clock)
-    words.calibration(found)
+    words.show(partial(print_calibration, found), found)
     if not (found.events or found.requests):
         words.say("nothing saved: a calibration of before stays")
         raise typer.Exit(Exit.INVALID)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +69,7 @@ def compare_variants(
     from loadgen import drive
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import Manner, fired, run_async, simulated
+    from loadgen.report.terminal import print_summary
     from loadgen.run import refuse_used
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
@@ -91,7 +93,7 @@ def compare_variants(
         with drive.kept(order.folder):
             summaries[name] = drive.conclude(done, order.folder)
         if summaries[name].interrupted:
-            words.summary(summaries[name], order.folder)
+            words.show(partial(print_summary, summaries[name], folder=order.folder), summaries[name])
             return Exit.INTERRUPTED
     _conclude(summaries, plan.digest(), folder, words)
     return of_comparison(list(summaries.values()))
@@ -153,14 +155,13 @@ def _naming(where: str, variant: str) -> Iterator[None]:
 
 
 def _conclude(summaries: dict[str, Summary], plan_digest: str, folder: Path, words: Words) -> None:
-    import msgspec
-
     from loadgen.compare import compare as side_by_side
     from loadgen.report.markdown import comparison_markdown
-    from loadgen.run import write_whole
+    from loadgen.report.terminal import print_comparison
+    from loadgen.run import as_json, write_whole
 
     comparison = side_by_side(summaries, dict.fromkeys(summaries, plan_digest))
-    write_whole(folder / "comparison.json", msgspec.json.format(msgspec.json.encode(comparison)) + b"\n")
+    write_whole(folder / "comparison.json", as_json(comparison))
     write_whole(folder / "report.md", comparison_markdown(comparison).encode())
-    words.comparison(comparison)
+    words.show(partial(print_comparison, comparison), comparison)
     words.say(f"report: {folder / 'report.md'}")

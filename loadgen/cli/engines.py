@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,7 @@ def listed(ctx: typer.Context, as_json: AsJson = False) -> None:
 
     words = Words(as_json)
     if as_json:
-        words.document(_json(engine_view.everything()))
+        words.json(engine_view.everything())
     else:
         print_engines(words.results)
 
@@ -44,7 +44,7 @@ def show(
     _refuse_unknown(name, engine_view.names())
     words = Words(as_json)
     if as_json:
-        words.document(_json(engine_view.document(name)))
+        words.json(engine_view.document(name))
     else:
         print_explained(engine_view.explain(name), words.results)
 
@@ -78,9 +78,3 @@ def _refuse_unknown(name: str, known: list[str]) -> None:
         near = nearest(name, known)
         hint = f"did you mean {near}? " if near else ""
         raise ScenarioError(f"no preset, GPU or model {quoted(name)}; {hint}loadgen engines lists them")
-
-
-def _json(found: Any) -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(found)).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -191,18 +192,17 @@ def told(
     found: Gate, words: Words, *, out: Path | None = None, junit: Path | None, markdown: Path | None
 ) -> None:
     """Say it wherever it was asked for, and on GitHub where this is a workflow. Raises WriteError."""
-    import msgspec
-
     from loadgen.report.github import commands
     from loadgen.report.junit import junit as as_junit
     from loadgen.report.markdown import gate_markdown
-    from loadgen.run import write_whole, writing
+    from loadgen.report.terminal import print_gate
+    from loadgen.run import as_json, write_whole, writing
 
-    words.gate(found)
+    words.show(partial(print_gate, found), found)
     if out is not None:
         with writing(out):
             out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "gate.json", msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+        write_whole(out / "gate.json", as_json(found))
     if junit is not None:
         write_whole(junit, as_junit(found))
     if markdown is not None:

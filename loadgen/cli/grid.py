@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ def run_grid(
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import carried_out
     from loadgen.grid import Ran, cells, table
+    from loadgen.report.terminal import print_grid
     from loadgen.run import write_whole
     from loadgen.workload import draw
 
@@ -51,5 +53,8 @@ def run_grid(
         write_whole(folder / TABLE, table(ran).encode())
         if summary.interrupted or (stop and ran[-1].code):
             break
-    words.grid(ran, len(grid), folder / TABLE)
+    words.show(
+        partial(print_grid, ran, len(grid), table=folder / TABLE),
+        [one.summary for one in ran],
+    )
     return worst([Exit(one.code) for one in ran])

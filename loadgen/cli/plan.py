@@ -11,6 +11,8 @@ from loadgen.cli import options
 from loadgen.cli.exits import Exit
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from loadgen.cli.words import Words
     from loadgen.plan import Plan
     from loadgen.scenario import Scenario
@@ -62,8 +64,6 @@ def plan(
     """
     from dataclasses import asdict
 
-    import msgspec
-
     from loadgen import plan_file
     from loadgen.cli.deciding import sayings
     from loadgen.cli.replaying import planned
@@ -82,17 +82,19 @@ def plan(
     prompt_maker(drawn.prompts, "")  # a tokenizer that cannot be used is told here, not by the run
     if export is not None:
         plan_file.write(drawn, asked, export)
+
+    def looked_at(console: Console) -> None:
+        print_plan(found, console)
+        print_decidable(undecided, console)
+        print_picture(drawn, asked, console)
+
     if svg is not None or html is not None:
         _draw(drawn, asked, found, svg, html)
-    print_plan(found, words.results)
-    print_decidable(undecided, words.results)
-    print_picture(drawn, asked, words.results)
+    words.show(looked_at, asdict(found) | {"slos": undecided})
     if grid:
         words.say(f"vary: {len(grid)} cells; this is the scenario as it stands, before any of them")
     if export is not None:
         words.say(f"kept in {export}: loadgen run --plan {export}")
-    if as_json:
-        words.document(msgspec.json.format(msgspec.json.encode(asdict(found) | {"slos": undecided})).decode())
 
 
 def _draw(plan: Plan, scenario: Scenario, found: PlanFacts, svg: Path | None, html: Path | None) -> None:

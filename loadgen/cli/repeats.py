@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loadgen.cli.exits import Exit, of_run, worst
@@ -20,6 +21,7 @@ def run_repeats(order: Order, words: Words, manner: Manner, *, virtual: bool) ->
     """
     from loadgen.cli.firing import reach, refuse_impossible, run_async
     from loadgen.repeats import repeat
+    from loadgen.report.terminal import print_repeats
 
     reached = None
     if not virtual:
@@ -32,7 +34,7 @@ def run_repeats(order: Order, words: Words, manner: Manner, *, virtual: bool) ->
         summaries.append(run_one(repeat(order, number), reached, words, manner, title, virtual=virtual))
         if summaries[-1].interrupted:
             break
-    words.repeats(summaries, asked, order.folder)
+    words.show(partial(print_repeats, summaries, asked, folder=order.folder), summaries)
     return worst([of_run(summary) for summary in summaries])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ def report(
     from loadgen.cli.words import Words
     from loadgen.compare import compare
     from loadgen.report.markdown import comparison_markdown, summary_markdown
+    from loadgen.report.terminal import print_comparison, print_summary
     from loadgen.run import load
     from loadgen.scenario import ScenarioError
     from loadgen.stats import summarize
@@ -41,13 +43,13 @@ def report(
         if markdown:
             words.document(summary_markdown(summary))
         else:
-            words.summary(summary, found[name][0])
+            words.show(partial(print_summary, summary, folder=found[name][0]), summary)
         raise typer.Exit(of_run(summary))
     comparison = compare(summaries, {name: run.header.plan_digest for name, (_, run) in found.items()})
     if markdown:
         words.document(comparison_markdown(comparison))
     else:
-        words.comparison(comparison)
+        words.show(partial(print_comparison, comparison), comparison)
     raise typer.Exit(of_comparison(list(summaries.values())))
 
 

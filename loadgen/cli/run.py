@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -124,6 +125,7 @@ def run(
     from loadgen.cli.replaying import replayed
     from loadgen.cli.tracing import traced
     from loadgen.cli.words import Words
+    from loadgen.report.terminal import print_summary
     from loadgen.run import refuse_used
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
@@ -172,5 +174,5 @@ def run(
     done = carried_out(order, manner, virtual=virtual)
     with drive.kept(folder):
         summary = drive.conclude(done, folder)
-        words.summary(summary, folder)
+        words.show(partial(print_summary, summary, folder=folder), summary)
     raise typer.Exit(of_run(summary))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from loadgen.cli import options
 
 
@@ -10,14 +12,10 @@ def slos(as_json: options.AsJson = False) -> None:
 
     --slo takes such a name, and so does a scenario among its slos: loadgen run FILE --slo NAME
     """
-    import json
-
     from loadgen.cli.words import Words
     from loadgen.report.slo_view import sets
     from loadgen.report.terminal import print_tables
     from loadgen.slo_sets import SETS
 
-    words = Words(as_json)
-    print_tables([sets()], words.results)
-    if as_json:
-        words.document(json.dumps({name: one._asdict() for name, one in SETS.items()}, indent=1))
+    named = {name: one._asdict() for name, one in SETS.items()}
+    Words(as_json).show(partial(print_tables, [sets()]), named)

@@ -35,7 +35,7 @@ def traced(scenario: Scenario, words: Words, where: str, folder: Path, run_id: s
             words.say("interrupted: what had happened by then is kept")
             break
     if words.as_json:
-        words.document(_json(documents))
+        words.json(documents)
     return max(codes)
 
 
@@ -67,9 +67,3 @@ def _show(name: str, summary: Summary, folder: Path, words: Words) -> dict[str, 
         "trace": str(folder / TRACE),
         "totals": shown.totals,
     }
-
-
-def _json(documents: dict[str, dict[str, Any]]) -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(documents)).decode()

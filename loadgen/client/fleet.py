@@ -10,15 +10,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from math import ceil
-
-import msgspec
+from typing import Any
 
 from loadgen.client import Counters, Stop, control
 from loadgen.client.job import Job, Share
 from loadgen.client.worker import Ended, Start, Word, framed, hear
 from loadgen.merging import merged_health
 from loadgen.plan import Plan
-from loadgen.run import Health, write_whole
+from loadgen.run import Health, as_json, write_whole
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.workload.demand import expected
 
@@ -83,7 +82,7 @@ async def run(
             stop.sleeps()
     finally:
         await fleet.end()
-    write_whole(job.folder / "workers.json", msgspec.json.format(fleet.facts(), indent=1) + b"\n")
+    write_whole(job.folder / "workers.json", as_json(fleet.facts()))
     return merged_health([worker.health for worker in fleet.workers], counters.in_flight_max)
 
 
@@ -157,15 +156,13 @@ class _Fleet:
         for worker in self.workers:
             await worker.process.wait()
 
-    def facts(self) -> bytes:
+    def facts(self) -> list[dict[str, Any]]:
         """What is kept of each."""
-        return msgspec.json.encode(
-            [
-                {"k": k, "pid": w.process.pid, "exit": w.process.returncode}
-                | {"rows": w.counters.due, "health": w.health}
-                for k, w in enumerate(self.workers)
-            ]
-        )
+        return [
+            {"k": k, "pid": w.process.pid, "exit": w.process.returncode}
+            | {"rows": w.counters.due, "health": w.health}
+            for k, w in enumerate(self.workers)
+        ]
 
     async def _follow(self, worker: _Worker) -> None:
         assert worker.process.stdout is not None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from loadgen.baseline import Figure
 from loadgen.report.figures import UNDEFINED, clean, duration, number, percent
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.stats.sample import Sample
+
+if TYPE_CHECKING:
+    from loadgen.baseline import Figure
 
 
 def listing(found: dict[Path, Sample]) -> Table:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from loadgen.calibrate import Calibration, Ceiling, Rung
 from loadgen.report.figures import UNDEFINED, number
 from loadgen.report.tables import Column, Table
 from loadgen.stats.truth import Spread
+
+if TYPE_CHECKING:
+    from loadgen.calibrate import Calibration, Ceiling, Rung
 
 TITLES = {"events": "Token events", "requests": "Requests of one token"}
 LIMITS = {

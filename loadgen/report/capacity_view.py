@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from math import log
+from typing import TYPE_CHECKING
 
-from loadgen.capacity import Capacity
-from loadgen.probe import Probe
 from loadgen.report.figures import INFINITE, UNDEFINED, number, percent
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.slo import POOLED, AllWithin, Mean, Within, parse
+
+if TYPE_CHECKING:
+    from loadgen.capacity import Capacity
+    from loadgen.probe import Probe
 
 MARKS = {"PASS": "P", "FAIL": "F", "UNRESOLVED": "?", "INVALID": "!"}
 LINES = 9

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from loadgen.compare import Comparison, Row
+from typing import TYPE_CHECKING
+
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
 from loadgen.report.summary_view import METRICS, asked
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
+
+if TYPE_CHECKING:
+    from loadgen.compare import Comparison, Row
 
 ARROWS = {"higher": "↑", "lower": "↓"}
 

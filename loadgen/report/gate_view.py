@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from loadgen.gate import Gate, Gated
 from loadgen.report.baseline_view import shown
 from loadgen.report.figures import UNDEFINED, clean
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.stats.change import Change
 from loadgen.stats.figures import METRICS
 from loadgen.stats.summary import SloResult, Verdict
+
+if TYPE_CHECKING:
+    from loadgen.gate import Gate, Gated
 
 _WORST_FIRST = ("INVALID", "FAIL", "UNRESOLVED")
 _WORDS = {

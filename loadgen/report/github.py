@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from loadgen.gate import Gate
+from typing import TYPE_CHECKING
+
 from loadgen.report import gate_view
 from loadgen.report.figures import clean
+
+if TYPE_CHECKING:
+    from loadgen.gate import Gate
 
 _TITLE = "loadgen gate"
 

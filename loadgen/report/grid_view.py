@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from loadgen.grid import Ran
+from typing import TYPE_CHECKING
+
 from loadgen.report.figures import INFINITE, number, percent
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.stats.summary import Distribution
+
+if TYPE_CHECKING:
+    from loadgen.grid import Ran
 
 
 def cells(ran: list[Ran]) -> Table:

@@ -5,12 +5,15 @@ UNRESOLVED is an error, not a skipped test: what was not measured is not passed.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from loadgen.gate import Gate
 from loadgen.report import gate_view
 from loadgen.report.figures import clean
 from loadgen.stats.summary import Verdict
+
+if TYPE_CHECKING:
+    from loadgen.gate import Gate
 
 _KINDS = {"FAIL": "failure", "UNRESOLVED": "error", "INVALID": "error"}
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from loadgen.capacity import Capacity
-from loadgen.compare import Comparison
-from loadgen.gate import Gate
 from loadgen.report import capacity_view, comparison_view, gate_view, slo_view, summary_view
 from loadgen.report.figures import clean
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Summary
+
+if TYPE_CHECKING:
+    from loadgen.capacity import Capacity
+    from loadgen.compare import Comparison
+    from loadgen.gate import Gate
 
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#@]|:(?=//))")
 

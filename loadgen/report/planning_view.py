@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from loadgen.replicas import Replicas
+from typing import TYPE_CHECKING
+
 from loadgen.report.figures import UNDEFINED, number
 from loadgen.report.tables import SOURCES, Column, Table
-from loadgen.sweep import Setting, Sweep
+
+if TYPE_CHECKING:
+    from loadgen.replicas import Replicas
+    from loadgen.sweep import Setting, Sweep
 
 _BAR = 30  # cells of the longest
 

@@ -7,11 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loadgen.calibrate import Calibration
-from loadgen.capacity import Capacity
-from loadgen.compare import Comparison
-from loadgen.gate import Gate
-from loadgen.grid import Ran
 from loadgen.report import (
     calibration_view,
     capacity_view,
@@ -29,15 +24,20 @@ from loadgen.report import (
     trace_view,
 )
 from loadgen.report.tables import Table
-from loadgen.stats.summary import Finding, Summary
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
 
+    from loadgen.calibrate import Calibration
+    from loadgen.capacity import Capacity
+    from loadgen.compare import Comparison
+    from loadgen.gate import Gate
+    from loadgen.grid import Ran
     from loadgen.plan import Plan
     from loadgen.scenario import Scenario
+    from loadgen.stats.summary import Finding, Summary
     from loadgen.workload import PlanFacts
 
 EFFECTS = {

@@ -11,7 +11,6 @@ from loadgen.stats.summary import (
     Summary,
     Verdict,
     from_json,
-    to_json,
 )
 from loadgen.stats.vllm import vllm_result
 
@@ -26,6 +25,5 @@ __all__ = [
     "Verdict",
     "from_json",
     "summarize",
-    "to_json",
     "vllm_result",
 ]

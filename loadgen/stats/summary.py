@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -128,6 +129,12 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Verdict = Literal["PASS", "FAIL", "UNRESOLVED", "INVALID"]
+WORST_FIRST: tuple[Verdict, ...] = ("INVALID", "FAIL", "UNRESOLVED", "PASS")
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """That of all together; None without any."""
+    return min(verdicts, key=WORST_FIRST.index, default=None)
 
 
 class SloResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +158,11 @@ class SloResult(msgspec.Struct, frozen=True, kw_only=True):
     n_to_decide: int | None
     confidence: float = CONFIDENCE
     set: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The SLO, after the class that it is promised to."""
+        return f"{self.class_}, {self.slo}" if self.class_ else self.slo
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,11 +243,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     fluid_share: float | None = None
     slos: list[SloResult] = []
     verdict: Verdict | None = None
-
-
-def to_json(summary: Summary) -> bytes:
-    """Strict JSON, as in summary.json."""
-    return msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n"
 
 
 def from_json(text: bytes) -> Summary:

@@ -42,10 +42,9 @@ from loadgen.stats.metrics import (
 )
 from loadgen.stats.outcomes import erred, rejected
 from loadgen.stats.parts import of_class
-from loadgen.stats.summary import SloResult, Summary, Verdict
+from loadgen.stats.summary import SloResult, Summary, Verdict, worst
 from loadgen.units import roughly
 
-_WORST_FIRST: tuple[Verdict, ...] = ("INVALID", "FAIL", "UNRESOLVED", "PASS")
 _OF_GAPS = {*POOLED, "longest_stall", FLUIDITY}  # not to be judged where ITL is not
 
 
@@ -75,7 +74,7 @@ def judge(run: Run, s: Summary, confidence: float = 0.0) -> list[SloResult]:
 
 def overall(results: list[SloResult]) -> Verdict | None:
     """INVALID before FAIL before UNRESOLVED before PASS; None without any SLO."""
-    return min((result.verdict for result in results), key=_WORST_FIRST.index, default=None)
+    return worst(result.verdict for result in results)
 
 
 def _judged(name: str | None, run: Run, texts: list[str], s: Summary, confidence: float) -> list[SloResult]:

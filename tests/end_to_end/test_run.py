@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from loadgen.records import OUTCOMES, Outcome
-from loadgen.run import Run, load
-from loadgen.stats import summarize, to_json
+from loadgen.run import Run, as_json, load
+from loadgen.stats import summarize
 from tests.end_to_end.process import loadgen, running, serving
 
 SMALL = """\
@@ -64,7 +64,7 @@ def test_a_run_leaves_a_folder_from_which_its_summary_can_be_made_again(
     run = load(tmp_path / "r")
     assert sorted(run.records.index) == list(range(40))
     assert run.header.complete
-    assert to_json(summarize(run)) == (tmp_path / "r" / "summary.json").read_bytes()
+    assert as_json(summarize(run)) == (tmp_path / "r" / "summary.json").read_bytes()
 
 
 def test_json_is_alone_on_stdout(small: Path, tmp_path: Path) -> None:

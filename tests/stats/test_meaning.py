@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Health, RunWriter, load
+from loadgen.run import Health, RunWriter, as_json, load
 from loadgen.stats import (
     Certificate,
     Distribution,
@@ -20,7 +20,6 @@ from loadgen.stats import (
     Summary,
     from_json,
     summarize,
-    to_json,
     vllm_result,
 )
 from loadgen.stats.summary import Interval
@@ -168,7 +167,7 @@ def test_a_summary_is_the_same_from_a_folder_as_from_memory(tmp_path: Path) -> N
 def test_no_figure_depends_on_the_source() -> None:
     """The same records mean the same from a socket or from virtual time, but for the word itself."""
     http, virtual = (
-        to_json(summarize(run_of(ROWS, source=source, **HEADER))) for source in ("http", "virtual")
+        as_json(summarize(run_of(ROWS, source=source, **HEADER))) for source in ("http", "virtual")
     )
     assert virtual == http.replace(b'"source": "http"', b'"source": "virtual"')
 
@@ -248,7 +247,7 @@ def test_a_run_at_the_edge_has_a_summary_without_a_warning(rows: list[RequestRec
     for scenario in (asked, {}):
         run = run_of(rows, window_by=by, scenario=scenario, health=Health())
         summary = summarize(run)
-        assert from_json(to_json(summary)) == summary
+        assert from_json(as_json(summary)) == summary
         json.dumps(vllm_result(run, summary), allow_nan=False)
 
 
@@ -264,7 +263,7 @@ def test_messages_are_grouped_cut_and_the_ten_most_frequent_kept() -> None:
 def test_a_summary_reads_back_from_its_json() -> None:
     """summary.json holds everything."""
     summary = summarize(run_of(ROWS, **HEADER))
-    assert from_json(to_json(summary)) == summary
+    assert from_json(as_json(summary)) == summary
 
 
 @given(st.lists(any_record(), max_size=12), st.sampled_from(["duration", "count", "burst"]), st.booleans())
@@ -279,7 +278,7 @@ def test_any_run_has_a_summary_in_strict_json(records: list[RequestRecord], by: 
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    json.loads(to_json(summary), parse_constant=refuse)
+    json.loads(as_json(summary), parse_constant=refuse)
     json.dumps(vllm_result(run, summary), allow_nan=False)
     measured = sum(r.phase == "measured" for r in records)
     assert sum(summary.outcomes.values()) == measured == summary.offered + summary.outcomes.get("aborted", 0)
