@@ -154,8 +154,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 def _told(r: SloResult) -> str:
     found = "no figure" if r.value is None else f"found {r.value:.4g} of {r.n:,}"
     bounds = "" if r.low is None or r.high is None else f", between {r.low:.4g} and {r.high:.4g}"
-    name = f"{r.class_}: {r.slo}" if r.class_ else r.slo
-    return f"{r.verdict} {name}: {found}{bounds}{r.reason and '; '}{r.reason}"
+    return f"{r.verdict} {r.name}: {found}{bounds}{r.reason and '; '}{r.reason}"
 
 
 def judge(run: Run, slos: Sequence[str] | str | None = None) -> Judgement:

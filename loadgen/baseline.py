@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from loadgen.gate import unfit
 from loadgen.records import OUTCOMES, Floats
 from loadgen.run import load, write_whole
 from loadgen.scenario import ScenarioError
@@ -21,7 +22,6 @@ from loadgen.stats import summarize
 from loadgen.stats.figures import BLOCKS, METRICS, Metric, Unit, figure
 from loadgen.stats.sample import About, Sample, sample
 from loadgen.stats.summary import Summary
-from loadgen.stats.validity import OTHER_LENGTHS
 
 SCHEMA = 1
 FOLDER = Path("baselines")
@@ -168,8 +168,8 @@ def keep(run: Path, folder: Path = FOLDER, name: str | None = None) -> Path:
     Raises ScenarioError for a run that can be none, or is kept already; WriteError.
     """
     side = of_run(run)
-    assert side.summary is not None
-    if reason := unfit(side.summary):
+    reason = unfit(side.sample, side.summary)
+    if reason := reason or (None if side.sample.ok.any() else "no request of it was ok"):
         raise ScenarioError(f"{run} can be no baseline: {reason}")
     name = side.sample.about.name if name is None else name
     if not re.fullmatch(r"[\w.-]*\w[\w.-]*", name):
@@ -183,17 +183,6 @@ def keep(run: Path, folder: Path = FOLDER, name: str | None = None) -> Path:
         raise ScenarioError(f"cannot make {path.parent}: {problem.strerror}") from None
     write_whole(path, encoded(side.sample))
     return path
-
-
-def unfit(s: Summary) -> str | None:
-    """Why a run is nothing to compare with; None where it is."""
-    if s.interrupted or not s.complete:
-        return "it did not come to its end"
-    if s.validity == "INVALID":
-        return "its measurement is INVALID"
-    if any(finding.name == OTHER_LENGTHS for finding in s.findings):
-        return "it did not keep to the output lengths asked: the work was not the same"
-    return None if s.outcomes.get("ok") else "no request of it was ok"
 
 
 def of_run(folder: Path) -> Side:

@@ -68,18 +68,14 @@ def _fault(detail: ErrorDetails, model: type[BaseModel]) -> Fault:
         key = str(detail["loc"][-1])
         known = _keys(types)
         home = None if nearest(key, known) else _home(key, model)
-        return Fault(
-            (*path, key), f"unknown key{f': it belongs under {home}' if home else _instead(key, known)}"
-        )
+        return Fault((*path, key), f"unknown key{f': it belongs under {home}' if home else hint(key, known)}")
     if kind == "union_tag_not_found":
         return Fault((*path, "kind"), f"required key missing: one of {', '.join(_kinds(types))}")
     if kind == "union_tag_invalid":
-        return Fault(
-            (*path, "kind"), f"unknown kind {quoted(ctx['tag'])}{_instead(ctx['tag'], _kinds(types))}"
-        )
+        return Fault((*path, "kind"), f"unknown kind {quoted(ctx['tag'])}{hint(ctx['tag'], _kinds(types))}")
     if kind == "literal_error":
         choices = _choices(types) or [ctx["expected"]]
-        return Fault(path, f"unknown value {quoted(value)}{_instead(value, choices)}")
+        return Fault(path, f"unknown value {quoted(value)}{hint(value, choices)}")
     if kind == "value_error" and isinstance(ctx["error"], InsideError):
         path = (*path, *ctx["error"].path)
     return Fault(path, _rule(kind, detail, "" if set(path) & _PRIVATE else f", not {quoted(value)}"))
@@ -165,6 +161,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return near[0] if near else related[0] if len(related) == 1 else None
 
 
-def _instead(word: Any, choices: list[str]) -> str:
-    near = nearest(str(word), choices)
-    return f", did you mean {near}?" if near else f": choose from {', '.join(choices)}"
+def hint(word: Any, known: Iterable[str]) -> str:
+    """The end of a sentence that says what `word` is not: what was likely meant, else what there is."""
+    words = list(known)
+    near = nearest(str(word), words)
+    there_are = f": choose from {', '.join(words)}" if words else ""
+    return f", did you mean {near}?" if near else there_are

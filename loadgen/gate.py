@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
 from typing import Any, Literal
 
 import msgspec
 
-from loadgen.faults import nearest
+from loadgen.faults import hint
 from loadgen.scenario import ScenarioError
 from loadgen.stats.change import ASSUMED_NOISE, Change, changes
-from loadgen.stats.figures import GATED, METRICS, Tolerance
+from loadgen.stats.figures import GATED, METRICS, Metric, Tolerance
 from loadgen.stats.sample import Sample
-from loadgen.stats.summary import SloResult, Summary, Verdict
+from loadgen.stats.summary import SloResult, Summary, Verdict, worst
 from loadgen.stats.validity import OTHER_LENGTHS
-from loadgen.units import duration_s, rate_rps
+from loadgen.units import quoted
 
 _OF_THE_PLAN = ("load.", "seed")
 _NO_SETTINGS = (
@@ -23,7 +24,7 @@ _NO_SETTINGS = (
     *("engine.seed", "variants", "vary"),
 )
 _MOST_NOTES = 8
-_WORST_FIRST: tuple[Verdict, ...] = ("INVALID", "FAIL", "UNRESOLVED", "PASS")
+SCHEMA = 1
 
 
 class Gated(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     what was to be compared.
     """
 
+    schema: int = SCHEMA
     verdict: Verdict
     plan_digest: str
     paired: bool
@@ -72,10 +74,12 @@ def gate(
 ) -> Gate:
     """Judge `candidates` by `baselines`, and by the SLOs in the candidates' `summaries`.
 
-    `tolerances`: by metric, where not METRICS'. `noise`: the sd between runs, relative, instead of what they
-    show. `metrics`: the gated ones. Raises ScenarioError where a side is empty or a run is given twice, and,
-    if `paired`, where the runs are not of one plan.
+    `tolerances`: by metric, where not METRICS'. `noise`: the standard deviation of one run's figure between
+    runs of the same, relative, instead of what they show. `metrics`: the gated ones. Raises ScenarioError for
+    any of these that cannot be, where a side is empty or a run is given twice, and, if `paired`, where the
+    runs are not of one plan.
     """
+    refuse_senseless(tolerances, noise, metrics)
     _refuse(candidates, baselines, paired)
     faults = [*_faults(candidates, baselines, summaries)]
     found = _changes(candidates, baselines, tolerances, noise, paired, metrics)
@@ -84,7 +88,7 @@ def gate(
     verdicts: list[Verdict] = [change.verdict for change in found]
     verdicts += [result.verdict for results in slos.values() for result in results]
     return Gate(
-        verdict="INVALID" if faults else min(verdicts, key=_WORST_FIRST.index, default="UNRESOLVED"),
+        verdict="INVALID" if faults else worst(verdicts) or "UNRESOLVED",
         plan_digest=candidates[0].about.plan_digest,
         paired=paired,
         noise=noise,
@@ -135,6 +139,31 @@ def _gated(s: Sample) -> Gated:
 # --- what cannot be compared ------------------------------------------------------------------------
 
 
+def metric_of(name: str) -> Metric:
+    """The metric of that name. Raises ScenarioError, with the nearest there is."""
+    if name not in METRICS:
+        raise ScenarioError(f"{quoted(name)} is no metric of a gate{hint(name, METRICS)}")
+    return METRICS[name]
+
+
+def refuse_senseless(
+    tolerances: Mapping[str, Tolerance], noise: float | None, metrics: Sequence[str]
+) -> None:
+    """Raises ScenarioError for an unknown metric, and for what cannot be allowed, or be noise."""
+    for name in (*metrics, *tolerances):
+        metric_of(name)
+    for name, tolerance in tolerances.items():
+        for kind in ("relative", "absolute"):
+            _refuse_unreal(f"the {kind} tolerance of {name}", getattr(tolerance, kind))
+    if noise is not None:
+        _refuse_unreal("noise", noise)
+
+
+def _refuse_unreal(what: str, value: float) -> None:
+    if not 0 <= value < inf:
+        raise ScenarioError(f"{what} is {value}: it is a number from 0 on, 0.05 being 5 %")
+
+
 def _refuse(candidates: Sequence[Sample], baselines: Sequence[Sample], paired: bool) -> None:
     if not candidates or not baselines:
         raise ScenarioError("a gate needs a candidate and a baseline: a run folder each, at least")
@@ -166,21 +195,26 @@ def _other_plan(a: Sample, b: Sample) -> str:
 def _faults(
     candidates: Sequence[Sample], baselines: Sequence[Sample], summaries: Sequence[Summary]
 ) -> Iterator[str]:
-    """Why nothing can be told, whatever the figures are."""
-    invalid = {s.run_id: f.text for s in summaries for f in s.findings if f.effect == "invalid"}
-    lengths = {s.run_id for s in summaries if any(f.name == OTHER_LENGTHS for f in s.findings)}
+    at_hand = {s.run_id: s for s in summaries}
     for role, samples in (("candidate", candidates), ("baseline", baselines)):
         for s in samples:
-            where = f"{role} {s.about.run_id}"
-            if not len(s):
-                yield f"no request of {where} fell due"
-            elif s.about.interrupted or not s.about.complete:
-                yield f"{where} did not come to its end"
-            elif s.about.validity == "INVALID":
-                why = invalid.get(s.about.run_id, "loadgen report says why")
-                yield f"the measurement of {where} is INVALID: {why}"
-            elif s.about.run_id in lengths:
-                yield f"{where} did not keep to the output lengths asked: the work was not the same"
+            if why := unfit(s, at_hand.get(s.about.run_id)):
+                yield f"{role} {s.about.run_id}: {why}"
+
+
+def unfit(s: Sample, summary: Summary | None) -> str | None:
+    """Why nothing can be told by a run, whatever its figures; None where it can. `summary`: if at hand."""
+    findings = summary.findings if summary else []
+    if not len(s):
+        return "no request of it fell due"
+    if s.about.interrupted or not s.about.complete:
+        return "it did not come to its end"
+    if s.about.validity == "INVALID":
+        whys = [finding.text for finding in findings if finding.effect == "invalid"]
+        return f"its measurement is INVALID: {(*whys, 'loadgen report says why')[0]}"
+    if any(finding.name == OTHER_LENGTHS for finding in findings):
+        return "it did not keep to the output lengths asked: the work was not the same"
+    return None
 
 
 # --- what else differs ------------------------------------------------------------------------------
@@ -190,7 +224,8 @@ def _notes(candidates: Sequence[Sample], baselines: Sequence[Sample], noise: flo
     if noise is None and len(baselines) == 1:
         yield (
             "One baseline run: how much runs of the same differ is unknown, and "
-            f"{100 * ASSUMED_NOISE:.0f} % is assumed. Several baseline runs would show it."
+            f"{100 * ASSUMED_NOISE:.0f} % is assumed for the difference of two. "
+            "Several baseline runs would show it."
         )
     sources = {s.about.source for s in (*baselines, *candidates)}
     if "virtual" in sources:
@@ -245,70 +280,3 @@ def _differences(a: Any, b: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def _shown(value: Any) -> str:
     text = msgspec.json.encode(value).decode() if isinstance(value, dict | list) else str(value)
     return "nothing" if value is None else text if len(text) <= 60 else text[:59] + "…"
-
-
-# --- what the user asks -----------------------------------------------------------------------------
-
-
-def tolerances_from(texts: Sequence[str]) -> dict[str, Tolerance]:
-    """`5%` for all metrics, or `METRIC=5%,20ms` for one; the latter comes first, wherever it stands.
-
-    A share of the baseline's figure, an absolute allowance in the metric's unit (20ms, 50/s, 0.5pp), or both:
-    the larger counts. Raises ScenarioError, naming the word.
-    """
-    for_all: dict[str, Tolerance] = {}
-    own: dict[str, Tolerance] = {}
-    for text in texts:
-        metric, equals, words = text.rpartition("=")
-        if equals:
-            own[known(metric.strip(), "--tolerance")] = _tolerance(text, metric.strip(), words)
-        else:
-            for key, one in METRICS.items():
-                for_all[key] = msgspec.structs.replace(one.tolerance, relative=_relative(text, text))
-    return for_all | own
-
-
-def known(metric: str, flag: str) -> str:
-    """`metric`, where a gate has such a one. Raises ScenarioError, with the nearest there is."""
-    if metric in METRICS:
-        return metric
-    near = nearest(metric, METRICS)
-    say = f"did you mean {near}?" if near else f"there are {', '.join(METRICS)}"
-    raise ScenarioError(f"{flag} {metric[:60]!r}: no metric of a gate; {say}")
-
-
-def noise_from(text: str) -> float:
-    """`1%`, as a share. Raises ScenarioError."""
-    return _number(text, "%", "a share such as 1%", f"--noise {text[:60]!r}")
-
-
-def _tolerance(text: str, metric: str, words: str) -> Tolerance:
-    relative = absolute = 0.0
-    for word in map(str.strip, words.split(",")):
-        if word.endswith("%"):
-            relative = _relative(word, text)
-        else:
-            absolute = _absolute(word, METRICS[metric].unit, text)
-    return Tolerance(relative=relative, absolute=absolute)
-
-
-def _relative(word: str, text: str) -> float:
-    return _number(word, "%", "a share such as 5%, or METRIC=5%,20ms", f"--tolerance {text[:60]!r}")
-
-
-def _absolute(word: str, unit: str, text: str) -> float:
-    where = f"--tolerance {text[:60]!r}"
-    if unit == "share":
-        return _number(word, "pp", "percentage points, such as 0.5pp", where)
-    try:
-        return duration_s(word) if unit == "s" else rate_rps(word)
-    except ValueError as problem:
-        raise ScenarioError(f"{where}: {problem}") from None
-
-
-def _number(word: str, unit: str, what: str, where: str) -> float:
-    """Hundredths, of either unit."""
-    number = word.removesuffix(unit).strip()
-    if word.endswith(unit) and number.replace(".", "", 1).isdecimal():
-        return float(number) / 100
-    raise ScenarioError(f"{where}: {word[:60]!r} is not {what}")

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from loadgen.faults import nearest
+from loadgen.faults import hint, nearest
 from loadgen.slo_sets import CONFIDENCE, SETS
 from loadgen.units import duration_s, quoted, rate_rps, share, show_duration
 
@@ -125,13 +125,29 @@ def parse(text: str) -> Slo:
     found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*([^<>=()]+?)\s*", text)
     if found is None:
         near = nearest(text.strip(), SETS)
-        named = f", nor the name of a set: did you mean {near}?" if near else ""
-        raise ValueError(f"{quoted(text)} is no SLO{named or f': write {_FORMS}'}")
+        named = f", nor the name of a set: did you mean {near}?" if near else f": write {_FORMS}"
+        raise ValueError(f"{quoted(text)} is no SLO{named}")
     what, sign, limit = found[1], found[2][0], found[3]
     if what.count("(") != what.count(")"):
         raise ValueError(f"{quoted(text)}: a bracket is open: in a list, quote an SLO that has a comma")
     call = re.fullmatch(r"([^\s()]+)\s*\((.*)\)", what)
-    return _rate(what, sign, limit) if call is None else _statistic(call[1], call[2], sign, limit)
+    slo = _rate(what, sign, limit) if call is None else _statistic(call[1], call[2], sign, limit)
+    if better := _unmissable(slo):
+        raise ValueError(f"{quoted(text)} holds whatever happens: write a limit that can be missed, {better}")
+    return slo
+
+
+def _unmissable(slo: Slo) -> str | None:
+    """What to write instead where nothing can miss the limit: it would count as one, and bound nothing."""
+    match slo:
+        case Refused(rate=rate, most=1):
+            return f"such as {rate} <= 1%"
+        case Within(least=0):
+            return "such as >= 90%"
+        case Rate(rate=rate, least=least) if least <= 0:
+            return f"such as {rate} >= 9/s"
+        case _:
+            return None
 
 
 def _rate(name: str, sign: str, limit: str) -> Slo:
@@ -221,7 +237,7 @@ def _metric(text: str) -> str:
 
 def _share(text: str) -> float:
     if (found := share(text)) > 1:
-        raise ValueError(f"{quoted(text)} is no share: write a percentage from 0% to 100%")
+        raise ValueError(f"{quoted(text)} is no share: write a percentage up to 100%")
     return found
 
 
@@ -232,9 +248,7 @@ def _must(what: str, sign: str, expected: str) -> None:
 
 
 def _unknown(what: str, word: str, known: tuple[str, ...]) -> ValueError:
-    near = nearest(word, known)
-    hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
-    return ValueError(f"unknown {what} {quoted(word)}: {hint}")
+    return ValueError(f"unknown {what} {quoted(word)}{hint(word, known)}")
 
 
 def _checked(text: str) -> str:

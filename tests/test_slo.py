@@ -63,10 +63,10 @@ def test_each_form_is_read(text: str, slo: Slo) -> None:
     [
         ("", "is no SLO: write stat(metric) <= limit"),
         ("fast", "is no SLO: write stat(metric) <= limit"),
-        ("p99(tftt) <= 1s", "unknown metric 'tftt': did you mean ttft?"),
+        ("p99(tftt) <= 1s", "unknown metric 'tftt', did you mean ttft?"),
         ("p99() <= 1s", "unknown metric '': choose from ttft, e2e"),
         ("avg(ttft) <= 1s", "unknown statistic 'avg': choose from p99, mean, max, share"),
-        ("rejection <= 1%", "unknown rate 'rejection': did you mean rejection_rate?"),
+        ("rejection <= 1%", "unknown rate 'rejection', did you mean rejection_rate?"),
         ("p99(ttft) >= 1s", "p99(ttft) has an upper limit: write <="),
         ("goodput <= 9/s", "goodput has a lower limit: write >="),
         ("share(ttft<=1s) <= 90%", "share has a lower limit: write >="),
@@ -78,6 +78,11 @@ def test_each_form_is_read(text: str, slo: Slo) -> None:
         ("p0(ttft) <= 1s", "p0 is no percentile"),
         ("rejection_rate <= 0.01", "'0.01' is no share: write a percentage"),
         ("rejection_rate <= 101%", "'101%' is no share"),
+        ("rejection_rate <= 100%", "holds whatever happens: write a limit that can be missed, such as rej"),
+        ("error_rate < 100.0 %", "holds whatever happens"),
+        ("share(ttft<=1s) >= 0%", "holds whatever happens: write a limit that can be missed, such as >= 90%"),
+        ("goodput >= 0/s", "holds whatever happens: write a limit that can be missed, such as goodput >="),
+        ("output_tokens_per_s > -1", "holds whatever happens"),
         ("share(ttft) >= 90%", "'ttft' is no limit: write metric<=limit"),
         ("share(ttft<=1s, ttft<=2s) >= 90%", "share names a metric twice"),
         ("p99(fluidity) <= 1s", "fluidity is judged by how many requests have it: write share("),
@@ -131,7 +136,7 @@ def test_a_scenario_names_the_slo_that_is_wrong() -> None:
     classes = {"chat": {"weight": 1, "slos": ["p99(ttft) <= 1s", "p99(ttf) <= 1s"]}}
     with pytest.raises(ScenarioError, match=r"load\.classes\.chat\.slos\.1: unknown metric 'ttf'"):
         build({"load": LOAD | {"classes": classes}})
-    with pytest.raises(ScenarioError, match=r"slos\.0: unknown rate 'goodpt': did you mean goodput\?"):
+    with pytest.raises(ScenarioError, match=r"slos\.0: unknown rate 'goodpt', did you mean goodput\?"):
         build({"load": LOAD, "slos": ["goodpt >= 1/s"]})
 
 

@@ -96,7 +96,7 @@ def two_sided(names: tuple[str, str], asked: Scenario, where: str) -> Scenario:
 
 
 def _chosen(asked: Scenario, names: tuple[str, str], where: str) -> dict[str, Any]:
-    from loadgen.faults import nearest
+    from loadgen.faults import hint
     from loadgen.scenario import ScenarioError
     from loadgen.units import quoted
 
@@ -104,10 +104,6 @@ def _chosen(asked: Scenario, names: tuple[str, str], where: str) -> dict[str, An
         raise ScenarioError(f"--between wants two variants, and got {quoted(names[0])} twice")
     for name in names:
         if name not in asked.variants:
-            near = nearest(name, asked.variants)
-            hint = f"did you mean {near}? " if near else ""
-            known = ", ".join(asked.variants) or "none"
-            raise ScenarioError(
-                f"--between: {quoted(name)} is neither a URL nor a variant of {where}; {hint}it has {known}"
-            )
+            said = f"--between: {quoted(name)} is neither a URL nor a variant of {where}"
+            raise ScenarioError(said + hint(name, asked.variants))
     return {name: asked.variants[name] for name in names}

@@ -158,11 +158,14 @@ def judged_by(
     tolerance: list[str] | None, metric: list[str] | None, noise: str | None
 ) -> tuple[dict[str, Tolerance], list[str], float | None]:
     """What the flags say: tolerances, metrics, noise. Raises ScenarioError."""
-    from loadgen.gate import known, noise_from, tolerances_from
+    from loadgen.cli.tolerances import noise_from, tolerances_from
+    from loadgen.gate import refuse_senseless
     from loadgen.stats.figures import GATED
 
-    metrics = list(dict.fromkeys(known(word, "--metric") for word in metric or GATED))
-    return tolerances_from(tolerance or []), metrics, None if noise is None else noise_from(noise)
+    allowed, metrics = tolerances_from(tolerance or []), metric or [*GATED]
+    sd = None if noise is None else noise_from(noise)
+    refuse_senseless(allowed, sd, metrics)
+    return allowed, metrics, sd
 
 
 def gated(

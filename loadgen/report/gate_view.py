@@ -11,12 +11,11 @@ from loadgen.report.figures import UNDEFINED, clean
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.stats.change import Change
 from loadgen.stats.figures import METRICS
-from loadgen.stats.summary import SloResult, Verdict
+from loadgen.stats.summary import WORST_FIRST, SloResult, Verdict
 
 if TYPE_CHECKING:
     from loadgen.gate import Gate, Gated
 
-_WORST_FIRST = ("INVALID", "FAIL", "UNRESOLVED")
 _WORDS = {
     "PASS": "no figure got worse by more than is allowed, as far as these runs can tell",
     "FAIL": "the candidate is not good enough",
@@ -68,7 +67,7 @@ def reasons(g: Gate) -> list[tuple[Verdict, str]]:
         for run_id, result in promises(g)
         if result.verdict != "PASS"
     ]
-    return sorted(said, key=lambda pair: _WORST_FIRST.index(pair[0]))
+    return sorted(said, key=lambda pair: WORST_FIRST.index(pair[0]))
 
 
 def sentence(c: Change) -> str:
@@ -101,10 +100,9 @@ def _hundredths(change: float) -> str:
 
 def promise(g: Gate, run_id: str, result: SloResult) -> str:
     """An SLO that is not kept for sure, and why."""
-    whose = f"{result.class_}, {result.slo}" if result.class_ else result.slo
     where = f" in {run_id}" if len(g.candidates) > 1 else ""
     why = f": {result.reason}" if result.reason else " does not hold" if result.verdict == "FAIL" else ""
-    return f"SLO {whose}{where}{why}"
+    return f"SLO {result.name}{where}{why}"
 
 
 def tables(g: Gate) -> list[Table]:
@@ -150,10 +148,7 @@ def slos(g: Gate) -> Table | None:
         Column("SLO", "words"),
         Column("verdict", "label"),
     ]
-    rows = [
-        [*([run_id] if several else []), f"{r.class_}, {r.slo}" if r.class_ else r.slo, r.verdict]
-        for run_id, r in promises(g)
-    ]
+    rows = [[*([run_id] if several else []), r.name, r.verdict] for run_id, r in promises(g)]
     return Table(f"SLOs of the candidate ({source(g)})", columns, rows)
 
 

@@ -28,9 +28,8 @@ def junit(g: Gate) -> bytes:
         _case(suite, name, change.metric, change.verdict, gate_view.sentence(change))
     for run_id, result in gate_view.promises(g):
         where = f" ({run_id})" if len(g.slos) > 1 else ""
-        whose = f"{result.class_}: " if result.class_ else ""
         said = gate_view.promise(g, run_id, result)
-        _case(suite, f"{name}.slo", f"{whose}{result.slo}{where}", result.verdict, said)
+        _case(suite, f"{name}.slo", f"{result.name}{where}", result.verdict, said)
     SubElement(suite, "system-out").text = clean("; ".join([*gate_view.sides(g), *gate_view.notes(g)]), 2000)
     suites = Element("testsuites", name="loadgen")
     suites.append(suite)

@@ -36,9 +36,7 @@ def troubles(summaries: list[Summary]) -> list[str]:
         invalid = [finding for finding in s.findings if finding.effect == "invalid"]
         said += [f"run {place} INVALID: {' '.join(summary_view.finding(finding))}" for finding in invalid]
         missed = [slo for slo in s.slos if slo.verdict != "PASS"]
-        said += [
-            f"run {place} {slo.verdict}: {slo.class_ or ''} {slo.slo}".replace("  ", " ") for slo in missed
-        ]
+        said += [f"run {place} {slo.verdict}: {slo.name}" for slo in missed]
     return said
 
 

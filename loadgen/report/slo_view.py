@@ -36,8 +36,8 @@ def table(s: Summary, source: str) -> Table | None:
         Column("of", drop=1),
     ]
     rows = [_row(result, with_class=classes) for result in s.slos]
-    notes = [f"{_named(result)}: {result.reason}." for result in s.slos if result.reason]
-    notes += [f"{_named(result)}: {_OF_GAPS_ALONE}" for result in s.slos if _hides_waiting(result, s)]
+    notes = [f"{result.name}: {result.reason}." for result in s.slos if result.reason]
+    notes += [f"{result.name}: {_OF_GAPS_ALONE}" for result in s.slos if _hides_waiting(result, s)]
     notes += _sets(s)
     notes += [
         "pNN and share: found is the share of the offered requests, or of gaps, within the limit.",
@@ -88,10 +88,6 @@ def _sets(s: Summary) -> list[str]:
 
 def _confidences(s: Summary) -> str:
     return " or ".join(f"{share:.0%}".replace("%", " %") for share in sorted({r.confidence for r in s.slos}))
-
-
-def _named(result: SloResult) -> str:
-    return f"{result.class_}, {result.slo}" if result.class_ else result.slo
 
 
 def _row(result: SloResult, *, with_class: bool) -> list[str]:

@@ -116,7 +116,7 @@ def test_two_urls_are_two_targets_that_keep_what_the_scenario_says_of_its_own() 
 @pytest.mark.parametrize(
     ("names", "more", "said"),
     [
-        (("old", "slov"), {}, "'slov' is neither a URL nor a variant of it.yaml; did you mean slow?"),
+        (("old", "slov"), {}, "'slov' is neither a URL nor a variant of it.yaml, did you mean slow?"),
         (("old", "old"), {}, "wants two variants, and got 'old' twice"),
         (("http://127.0.0.1:1", "old"), {}, "is neither a URL nor a variant"),
         (("http://h/?q", "http://h:1"), {}, "--between: variants.a.target.base_url: "),

@@ -241,8 +241,18 @@ def test_an_extra_body_never_reaches_the_kept_command(monkeypatch: pytest.Monkey
 def test_a_word_that_is_no_text_is_refused(flag: str) -> None:
     """Bytes that are no UTF-8 reach a program as halves of surrogate pairs; a folder may be named so."""
     with pytest.raises(ScenarioError, match=rf"given to {flag} is not text"):
-        argv.refuse_bytes(["run", flag, "a\udcff"])
-    argv.refuse_bytes(["run", "--out", "a\udcff"])
+        argv.refuse_odd(["run", flag, "a\udcff"])
+    argv.refuse_odd(["run", "--out", "a\udcff"])
+
+
+@pytest.mark.parametrize(
+    "words", [["--out", ""], ["--baseline="], ["--baseline", "a", "--junit", ""], ["x", ""]]
+)
+def test_an_empty_word_is_refused(words: list[str]) -> None:
+    """A variable that is not set never means the current folder."""
+    with pytest.raises(ScenarioError, match=r"^(--out|--baseline|--junit|x): an empty word$"):
+        argv.refuse_odd(["gate", *words])
+    argv.refuse_odd(["run", "--", "a", "-", "--header=X=", "--slo", "p99(ttft)<=1s"])
 
 
 @pytest.mark.parametrize(
@@ -286,7 +296,7 @@ def test_slos_of_the_command_line_stand_beside_those_of_the_file(file: str) -> N
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"slo": ["p99(ttf) <= 1s"]}, r"^--slo: unknown metric 'ttf': did you mean ttft\?$"),
+        ({"slo": ["p99(ttf) <= 1s"]}, r"^--slo: unknown metric 'ttf', did you mean ttft\?$"),
         ({"slo": ["p100(ttft) <= 1s"]}, "--slo: p100 is no percentile"),
         ({"slo": ["p99(ttft) <= 5/s"]}, "--slo: '5/s' is not a duration"),
         ({"slo": ["goodput >= 1/s"]}, "--slo: goodput counts good requests: say in goodput what one is"),

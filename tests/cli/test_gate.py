@@ -90,7 +90,7 @@ def test_a_measurement_that_cannot_be_trusted_is_4(at: Path) -> None:
     done = gated(at, altered(at, "lost", health={"descriptors_exhausted": True}))
     assert done.code == 4
     assert done.out.startswith("INVALID ")
-    assert "the measurement of candidate lost is INVALID" in done.out
+    assert "candidate lost: its measurement is INVALID" in done.out
 
 
 def test_an_interrupted_candidate_is_130(at: Path) -> None:
@@ -112,7 +112,10 @@ def test_runs_of_other_plans_are_2_and_one_line_with_what_differs(at: Path) -> N
     ("words", "said"),
     [
         (("same", "--baseline", "base", "--metric", "ttft_p9"), "did you mean ttft_p99?"),
-        (("same", "--baseline", "base", "--tolerance", "5"), "'5' is not a share such as 5%"),
+        (
+            ("same", "--baseline", "base", "--tolerance", "5"),
+            "--tolerance '5': '5' is no share: write a percentage, such as 5%",
+        ),
         (("nothing", "--baseline", "base"), "nothing is no run folder, and holds none"),
         (("same", "--baseline", "nothing"), "baselines holds no baseline of that name"),
         (("same",), "--baseline: a run, or a baseline"),

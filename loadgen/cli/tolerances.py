@@ -1,0 +1,59 @@
+"""`--tolerance` and `--noise` of a gate, as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from loadgen.gate import metric_of
+from loadgen.scenario import ScenarioError
+from loadgen.stats.figures import METRICS, Tolerance
+from loadgen.units import duration_s, quoted, rate_rps, share
+
+
+def tolerances_from(texts: Sequence[str]) -> dict[str, Tolerance]:
+    """`5%` for all metrics, or `METRIC=5%,20ms` for one; the latter comes first, wherever it stands.
+
+    A share of the baseline's figure, an absolute allowance in the metric's unit (20ms, 50/s, 0.5pp), or both:
+    the larger counts. Raises ScenarioError, naming the word.
+    """
+    for_all: dict[str, Tolerance] = {}
+    own: dict[str, Tolerance] = {}
+    for text in texts:
+        try:
+            metric, equals, words = text.rpartition("=")
+            if equals:
+                own[metric.strip()] = _tolerance(metric.strip(), words)
+            else:
+                for key, one in METRICS.items():
+                    for_all[key] = msgspec.structs.replace(one.tolerance, relative=share(text))
+        except ValueError as problem:
+            raise ScenarioError(f"--tolerance {quoted(text)}: {problem}") from None
+    return for_all | own
+
+
+def noise_from(text: str) -> float:
+    """`1%`, as a share. Raises ScenarioError."""
+    try:
+        return share(text)
+    except ValueError as problem:
+        raise ScenarioError(f"--noise: {problem}") from None
+
+
+def _tolerance(metric: str, words: str) -> Tolerance:
+    unit, relative, absolute = metric_of(metric).unit, 0.0, 0.0
+    for word in map(str.strip, words.split(",")):
+        if word.endswith("%"):
+            relative = share(word)
+        elif unit == "share":
+            absolute = _points(word)
+        else:
+            absolute = duration_s(word) if unit == "s" else rate_rps(word)
+    return Tolerance(relative=relative, absolute=absolute)
+
+
+def _points(word: str) -> float:
+    if not word.endswith("pp"):
+        raise ValueError(f"{quoted(word)} is not percentage points, such as 0.5pp")
+    return share(word.removesuffix("pp") + "%")
