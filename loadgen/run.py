@@ -150,7 +150,7 @@ def writing(where: object) -> Iterator[None]:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file of a run folder, whole or not at all. Raises WriteError."""
-    half = path.with_name(f"{path.name}.half")
+    half = path.parent / f"{path.name}.half"
     with writing(path):
         try:
             with half.open("wb") as file:

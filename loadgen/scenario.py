@@ -40,7 +40,7 @@ from loadgen.load import Load
 from loadgen.manners import Fluidity, Goodput, RequestClass
 from loadgen.slo import Slos, undefined
 from loadgen.strict_yaml import KeyPath, Position
-from loadgen.units import quoted
+from loadgen.units import printable, quoted
 
 MAX_FILE_BYTES = 20_000_000
 MOST_MISTAKES = 10  # told at once
@@ -373,4 +373,4 @@ def _mistake(where: str, rule: str, at: Position | None = None, path: KeyPath = 
     place = f"{where}:{at.line}" if at else where
     keys = ".".join(str(key) if re.fullmatch(r"[\w-]{1,60}", str(key)) else quoted(key) for key in path)
     line = ": ".join(part for part in (place, keys, rule) if part)
-    return ScenarioError("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line))
+    return ScenarioError(printable(line))

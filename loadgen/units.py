@@ -101,6 +101,11 @@ def quoted(value: object) -> str:
     return text if len(text) <= 62 else f"{text[:60]}..."
 
 
+def printable(text: str) -> str:
+    """On one line, whatever was in it: what would move or colour a terminal is written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def _shortest(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 

@@ -381,6 +381,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match=r"cannot write .*summary\.json: Is a directory"):
         write_whole(tmp_path / "summary.json", b"{}")
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+    for nameless in (".", "..", "/"):
+        with pytest.raises(WriteError, match="cannot write"):
+            write_whole(Path(nameless), b"{}")
 
 
 def test_the_scenario_is_asked_by_path() -> None:

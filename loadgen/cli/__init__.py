@@ -29,10 +29,10 @@ def _command() -> int:
     with guarded():
         try:
             from loadgen.cli.app import app
-            from loadgen.cli.argv import joined, refuse_bytes
+            from loadgen.cli.argv import joined, refuse_odd
             from loadgen.cli.vllm_flags import refuse_foreign
 
-            refuse_bytes(sys.argv[1:])
+            refuse_odd(sys.argv[1:])
             words = joined(sys.argv[1:])
             refuse_foreign(words)
             app(words, prog_name="loadgen")
@@ -47,6 +47,7 @@ def _explain(trouble: Exception) -> Exit:
     from loadgen.client.unreachable import Unreachable
     from loadgen.run import WriteError
     from loadgen.scenario import ScenarioError
+    from loadgen.units import printable
 
     codes = {
         ScenarioError: Exit.USAGE,
@@ -55,7 +56,9 @@ def _explain(trouble: Exception) -> Exit:
         LostError: Exit.INVALID,
     }
     if code := codes.get(type(trouble)):
-        print("loadgen: " + "; ".join([str(trouble), *getattr(trouble, "__notes__", [])]), file=sys.stderr)
+        said = "; ".join([str(trouble), *getattr(trouble, "__notes__", [])])
+        for line in said.split("\n"):  # what strangers wrote is quoted: GitHub obeys a line that begins with ::
+            print(f"loadgen: {printable(line)}", file=sys.stderr)
         return code
     traceback.print_exception(trouble)
     print("loadgen: this is a bug: please report it with the lines above", file=sys.stderr)

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loadgen.scenario import ScenarioError
 
 
-def refuse_bytes(argv: list[str]) -> None:
-    """Raises ScenarioError for a word that is no text. A folder's name may be any bytes."""
+def refuse_odd(argv: list[str]) -> None:
+    """Raises ScenarioError for a word that is no text, or empty. A folder's name may be any bytes.
+
+    An empty one is a variable of the shell that is not set; as a path it would be the current folder.
+    """
     for before, word in zip(["", *argv], argv, strict=False):
+        if re.fullmatch("(--[a-z-]+=)?", word):
+            raise _odd(f"{word.removesuffix('=') or before}: an empty word".removeprefix(": "))
         if before != "--out" and any("\ud800" <= char <= "\udfff" for char in word):
-            from loadgen.scenario import ScenarioError
-
             what = f" given to {before}" if before.startswith("--") else ""
-            raise ScenarioError(f"the word {word!a}{what} is not text: its bytes are no UTF-8")
+            raise _odd(f"the word {word!a}{what} is not text: its bytes are no UTF-8")
+
+
+def _odd(said: str) -> ScenarioError:
+    from loadgen.scenario import ScenarioError
+
+    return ScenarioError(said)
 
 
 # Flags that may have several values, and how a further one looks.

@@ -8,12 +8,6 @@ from typing import Annotated
 import typer
 
 
-def _folder(text: str) -> Path:
-    if not text:
-        raise typer.BadParameter("an empty name is no folder")
-    return Path(text)
-
-
 def _whole(text: str) -> int:
     try:
         return int(text)
@@ -174,7 +168,6 @@ Out = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        parser=_folder,
         metavar="FOLDER",
         help="An empty or new folder. Default a new one under runs/.",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -31,6 +32,17 @@ def code(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         main()
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def test_what_strangers_wrote_moves_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Colours, controls and line breaks are written out, and no line begins as GitHub's commands do."""
+    (tmp_path / "run.json").write_text(json.dumps({"schema": "\x1b[31m\n::error::all is well\r\u202e"}))
+    assert code(monkeypatch, "report", str(tmp_path)) == 2
+    said = capsys.readouterr().err
+    assert r"schema \x1b[31m" in said
+    assert all(line.isprintable() and line.startswith("loadgen: ") for line in said.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import IO, Any
 import msgspec
 
 from loadgen.scenario import ScenarioError
+from loadgen.units import printable
 
 BOM = b"\xef\xbb\xbf"
 
@@ -22,7 +23,7 @@ class RowError(ValueError):
 def mistake(where: object, rule: str, line: int | None = None) -> ScenarioError:
     """One printable line, whatever was in the file or its name."""
     said = f"{where}:{line}: {rule}" if line else f"{where}: {rule}"
-    return ScenarioError("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said))
+    return ScenarioError(printable(said))
 
 
 @contextmanager
