@@ -1,6 +1,6 @@
 """Open-loop load tester for streaming LLM servers.
 
-From Python: `from loadgen import run, simulate, summarize, judge, compare, gate, find_capacity`; see
+From Python: `from loadgen import run, simulate, merge, summarize, judge, compare, gate, find_capacity`; see
 `loadgen.api`. Nothing is read before it is used.
 """
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from loadgen.client.unreachable import Unreachable as Unreachable
     from loadgen.compare import Comparison as Comparison
     from loadgen.gate import Gate as Gate
+    from loadgen.merging import merge as merge
     from loadgen.run import Run as Run
     from loadgen.run import WriteError as WriteError
     from loadgen.scenario import Scenario as Scenario
@@ -46,12 +47,14 @@ _NAMES = {
     "loadgen.client.unreachable": ("Unreachable",),
     "loadgen.compare": ("Comparison",),
     "loadgen.gate": ("Gate",),
+    "loadgen.merging": ("merge",),
     "loadgen.run": ("Run", "WriteError"),
     "loadgen.scenario": ("Scenario", "ScenarioError"),
     "loadgen.stats": ("SloResult", "Summary", "summarize"),
     "loadgen.stats.figures": ("Tolerance",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = [*_HOMES]
 
 
 class _Package(ModuleType):

@@ -100,7 +100,7 @@ async def run_async(
     wait_ready_s: float | None = None,
 ) -> Run:
     """As `run`, on the event loop that is running. What else it does delays requests, and is judged."""
-    asked = _single(scenario)
+    asked = _once(scenario)
     with _folder(out) as folder:
         order = _order(asked, folder)
         reached = await _reach(order, api_key, looks=preflight, wait_s=wait_ready_s)
@@ -115,7 +115,7 @@ def simulate(scenario: Asked, out: Path | str | None = None) -> Run:
 
     out: as of `run`. Raises ScenarioError, also for a scenario with a target; WriteError.
     """
-    asked = _single(scenario)
+    asked = _once(scenario)
     if asked.target is not None:
         raise ScenarioError("target: only the bundled engine can be simulated")
     with _folder(out) as folder:
@@ -207,12 +207,14 @@ def gate(
     """Did the candidate get worse than the baseline, by more than is allowed? See `Gate.verdict`.
 
     Either side: a Run, a run folder, a baseline file, a folder of several, or several of these. The more
-    runs, the better the noise between them is known; with one baseline it is taken to be 3 %.
+    runs, the better the noise between them is known; with one baseline 3 % is assumed for the difference of
+    two runs.
     tolerances: by metric, {"ttft_p99": Tolerance(relative=0.1, absolute=0.02)}; others keep their own.
-    noise: the standard deviation between runs of the same, as a share, instead of what they show.
+    noise: the standard deviation of one run's figure between runs of the same, relative, instead of what
+    they show.
     paired: pair requests by index, which takes runs of one plan. metrics: those that are gated.
 
-    Raises ScenarioError where a side is empty, or pairs cannot be made.
+    Raises ScenarioError where a side is empty, pairs cannot be made, or a metric or a number cannot be.
     """
     new, old = [*_sides(candidates)], [*_sides(baselines)]
     return judge_change(
@@ -242,8 +244,9 @@ def find_capacity(
     *,
     over: Over | None = None,
     resolution: float = 0.02,
-    repeats: int = 3,
+    seeds: int | None = None,
     most_runs: int = 60,
+    usd_per_hour: float | None = None,
     api_key: str | None = None,
     on_probe: Callable[[Probe, Capacity], None] = lambda _probe, _so_far: None,
 ) -> Capacity:
@@ -252,7 +255,8 @@ def find_capacity(
     With a target, each load is fired at it; without, the bundled engine is searched in virtual time.
     out: keeps each probe, and a search with the same `out` goes on from those. over: "rate" or "concurrency";
     by default what the scenario's load has. resolution: how near, as a share, the last load that meets the
-    SLOs is to the first that misses them. repeats: runs at one load at most; most_runs: in all. on_probe:
+    SLOs is to the first that misses them. seeds: runs at one load at most (by default the
+    scenario's repeats, or 3); most_runs: in all. usd_per_hour: what the server costs. on_probe:
     told of each load, and of what is known so far.
 
     Raises ScenarioError for a load that cannot be scaled, and without SLOs; Unreachable; WriteError.
@@ -275,8 +279,9 @@ def find_capacity(
         out=None if out is None else Path(out),
         measure=measured if asked.target else None,
         resolution=resolution,
-        repeats=repeats,
+        seeds=seeds,
         most_runs=most_runs,
+        usd_per_hour=usd_per_hour,
         on_probe=on_probe,
     )
 
@@ -290,6 +295,16 @@ def _single(scenario: Asked) -> Scenario:
         raise ScenarioError("variants: one run is of one of them: give scenario.single(name)")
     if asked.vary:
         raise ScenarioError('vary: one run is of one cell: read_scenario(asked, {"vary": {}, key: value})')
+    return asked
+
+
+def _once(scenario: Asked) -> Scenario:
+    asked = _single(scenario)
+    if asked.repeats > 1:
+        raise ScenarioError(
+            f"repeats: this makes one run, and {asked.repeats} are asked for: call it so often, "
+            'each time with another engine.seed, of read_scenario(asked, {"repeats": 1})'
+        )
     return asked
 
 

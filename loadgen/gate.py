@@ -45,7 +45,7 @@ class Gated(msgspec.Struct, frozen=True, kw_only=True):
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """`verdict`: the worst of `faults` (each makes it INVALID), `changes`, and `slos`, those of each
-    candidate run by its id. `noise`: between runs, where the user stated it. `notes`: what differs beside
+    candidate run by its id. `noise`: as the user stated it, of one run. `notes`: what differs beside
     what was to be compared.
     """
 

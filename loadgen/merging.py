@@ -18,7 +18,7 @@ _SUMS = {  # of the health of several processes; of all else the worst
 }
 
 
-def merged(runs: Sequence[Run]) -> Run:
+def merge(runs: Sequence[Run]) -> Run:
     """The whole run of which `runs` are the shards; its rows are in order of index.
 
     A shard's header tells of the whole plan (digest, rows, window), and of its own part what fell due and

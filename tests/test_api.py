@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from loadgen import (
     gate,
     judge,
     load,
+    merge,
     read_scenario,
     run,
     run_async,
@@ -98,6 +101,30 @@ def test_a_mistake_is_named(asked: Any, changes: dict[str, Any] | None, rule: st
     """As on the command line."""
     with pytest.raises(ScenarioError, match=rule):
         read_scenario(asked, changes)
+
+
+def test_a_star_imports_what_is_promised_and_no_other() -> None:
+    """Functions, not the modules of the same names; nothing of how the package is made."""
+    code = "from loadgen import *; print(sorted(n for n in dir() if n[:1] != '_')); print(callable(run))"
+    names, are_callable = python(code).splitlines()
+    assert {"run", "merge", "judge", "Scenario", "ScenarioError"} <= {*ast.literal_eval(names)}
+    assert not {"import_module", "sys", "Any", "annotations"} & {*ast.literal_eval(names)}
+    assert are_callable == "True"
+
+
+def test_shards_of_one_run_are_merged_to_the_whole() -> None:
+    """Odd rows and even rows, of two processes say, mean together what all of them mean."""
+    whole = simulate(CHAT)
+    odd = whole.records.index % 2 == 1
+    shards = [Run(whole.header, whole.records.only(rows)) for rows in (odd, ~odd)]
+    assert summarize(merge(shards)).metrics == summarize(whole).metrics
+
+
+@pytest.mark.parametrize("make", [run, simulate])
+def test_repeats_are_not_passed_over(make: Callable[[dict[str, Any]], Run]) -> None:
+    """One call is one run; it says how to have more."""
+    with pytest.raises(ScenarioError, match=r"^repeats: this makes one run, and 3 are asked for: call it so"):
+        make(CHAT | {"repeats": 3})
 
 
 def test_a_simulation_leaves_nothing_behind_unless_it_is_told_where(
@@ -209,7 +236,7 @@ def test_a_gate_of_runs_and_folders_finds_a_slower_engine(tmp_path: Path) -> Non
 def test_a_capacity_is_that_of_the_queue() -> None:
     """One slot, 40 ms a request, constant arrivals: it keeps up until 25/s, and queues without end above."""
     one = read_scenario(CHAT, {"engine.max_sequences": 1, "load.num_requests": 300})
-    found = find_capacity(one, ["p99(e2e) <= 60ms"], repeats=1)
+    found = find_capacity(one, ["p99(e2e) <= 60ms"], seeds=1)
     assert found.answer == "BOUNDED"
     assert found.load == pytest.approx(25, rel=0.03)
 

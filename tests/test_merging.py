@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.merging import merged
+from loadgen import merge
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import Health, Run
 from loadgen.scenario import ScenarioError
@@ -61,7 +61,7 @@ def test_merged_shards_mean_what_the_whole_means(n: int, of: int, seed: int, ord
     whole = whole_of(some_rows(n, seed))
     shards = shards_of(whole, of, seed)
     order.shuffle(shards)
-    found, expected = summarize(merged(shards)), summarize(whole)
+    found, expected = summarize(merge(shards)), summarize(whole)
     assert (found.source, found.run_id) == ("merged", "shard-0")
     said = [f for f in found.findings if f.name != "client"]
     assert msgspec.structs.replace(found, source="http", run_id="run-1", findings=said) == expected
@@ -70,7 +70,7 @@ def test_merged_shards_mean_what_the_whole_means(n: int, of: int, seed: int, ord
 def test_rows_come_in_order_with_their_own_gaps() -> None:
     """Each row keeps its gaps, its tokens and its words."""
     whole = whole_of(some_rows(60, 3))
-    r = merged(shards_of(whole, 3, 1)).records
+    r = merge(shards_of(whole, 3, 1)).records
     assert r.index.tolist() == list(range(60))
     for place, i in enumerate(whole.records.index):
         theirs = whole.records.gaps_us[whole.records.gap_start[place] : whole.records.gap_start[place + 1]]
@@ -81,7 +81,7 @@ def test_rows_come_in_order_with_their_own_gaps() -> None:
 
 def test_what_shards_counted_adds_up() -> None:
     """Rows that fell due and reads are sums, and each shard is a process."""
-    header = merged(shards_of(whole_of(some_rows(30, 0)), 3, 0)).header
+    header = merge(shards_of(whole_of(some_rows(30, 0)), 3, 0)).header
     assert header.health is not None
     assert (header.rows_due, header.health.reads, header.health.processes) == (30, 6, 3)
 
@@ -90,7 +90,7 @@ def test_a_row_twice_is_refused() -> None:
     """A shard given twice would count its requests twice."""
     one, two = shards_of(whole_of(some_rows(30, 0)), 2, 0)
     with pytest.raises(ScenarioError, match=r"^row \d+ is in two shards"):
-        merged([one, two, one])
+        merge([one, two, one])
 
 
 def test_a_missing_shard_is_refused() -> None:
@@ -98,7 +98,7 @@ def test_a_missing_shard_is_refused() -> None:
     one, two = shards_of(whole_of(some_rows(30, 0)), 2, 0)
     lacking = len(two.records)
     with pytest.raises(ScenarioError, match=rf"^{lacking} of the plan's 30 rows are in no shard"):
-        merged([one])
+        merge([one])
 
 
 def test_rows_known_not_to_have_been_sent_are_no_gap() -> None:
@@ -108,8 +108,8 @@ def test_rows_known_not_to_have_been_sent_are_no_gap() -> None:
     stopped = replace(
         one, header=msgspec.structs.replace(one.header, rows_not_sent=lacking, interrupted=True)
     )
-    assert merged([stopped]).header.interrupted
-    assert merged([replace(one, torn_lines=lacking)]).torn_lines == lacking
+    assert merge([stopped]).header.interrupted
+    assert merge([replace(one, torn_lines=lacking)]).torn_lines == lacking
 
 
 @pytest.mark.parametrize("change", [{"plan_digest": "1" * 64}, {"window_end_s": 9.0}, {"scenario": {}}])
@@ -117,9 +117,9 @@ def test_shards_of_different_plans_are_refused(change: dict[str, Any]) -> None:
     """They are told apart by what they were asked."""
     one, two = shards_of(whole_of(some_rows(30, 0)), 2, 0)
     with pytest.raises(ScenarioError, match=f"not shards of one run: they differ in {next(iter(change))}"):
-        merged([one, replace(two, header=msgspec.structs.replace(two.header, **change))])
+        merge([one, replace(two, header=msgspec.structs.replace(two.header, **change))])
 
 
 def test_nothing_is_no_run() -> None:
     with pytest.raises(ScenarioError, match="no shards"):
-        merged([])
+        merge([])

@@ -29,11 +29,17 @@ Tolerances = Annotated[
 Metrics = Annotated[list[str] | None, typer.Option("--metric", help="Gate this one only; several times.")]
 Noise = Annotated[
     str | None,
-    typer.Option(help="Between runs of the same (sd), such as 1%, instead of what the runs show."),
+    typer.Option(
+        help="Standard deviation of one run's figure between runs of the same, such as 1%, "
+        "instead of what the runs show."
+    ),
 ]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML to this file.")]
 Markdown = Annotated[
-    Path | None, typer.Option("--markdown", help="Write Markdown to this file, for a pull request.")
+    Path | None,
+    typer.Option(
+        "--markdown", help="Write Markdown to this file, for a pull request. (The flag of report prints it.)"
+    ),
 ]
 
 Between = Annotated[

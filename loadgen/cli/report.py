@@ -18,7 +18,10 @@ def report(
     ],
     as_json: options.AsJson = False,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown instead, for a pull request.")
+        bool,
+        typer.Option(
+            "--markdown", help="Print Markdown instead, for a pull request. (That of gate takes a file.)"
+        ),
     ] = False,
 ) -> None:
     """Summarise a run folder again, or set several side by side."""
