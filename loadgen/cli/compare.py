@@ -68,7 +68,8 @@ def compare_variants(
     """
     from loadgen import drive
     from loadgen.cli.argv import command_line
-    from loadgen.cli.firing import Manner, fired, run_async, simulated
+    from loadgen.cli.firing import Manner, run_async
+    from loadgen.cli.repeats import run_one
     from loadgen.report.terminal import print_summary
     from loadgen.run import refuse_used
     from loadgen.scenario import ScenarioError
@@ -88,10 +89,7 @@ def compare_variants(
     summaries: dict[str, Summary] = {}
     for name, single in singles.items():
         order = drive.Order(single, plan, folder / name, f"{whole_id}-{name}", command_line())
-        words.say(f"{name}: {len(plan)} requests, {'simulated' if virtual else 'over HTTP'}")
-        done = simulated(order) if virtual else run_async(fired(order, reached[name], manner, name))
-        with drive.kept(order.folder):
-            summaries[name] = drive.conclude(done, order.folder)
+        summaries[name] = run_one(order, reached.get(name), words, manner, name, virtual=virtual)
         if summaries[name].interrupted:
             words.show(partial(print_summary, summaries[name], folder=order.folder), summaries[name])
             return Exit.INTERRUPTED

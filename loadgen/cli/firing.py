@@ -156,12 +156,17 @@ def _detour(target: Target) -> Iterator[str]:
         yield f"through the proxy {where}: the figures are of both, and a proxy may hold tokens back"
 
 
+async def looked_at(order: Order, manner: Manner) -> Reached | None:
+    """The order's target, where this client can do what is asked of it."""
+    refuse_impossible(order.scenario, order.plan)
+    return await reach(order.scenario, order.plan, manner)
+
+
 def carried_out(order: Order, manner: Manner, *, virtual: bool) -> Run:
     """The order's run: simulated, or fired over HTTP after a look at the target."""
 
     async def over_http() -> Run:
-        refuse_impossible(order.scenario, order.plan)
-        return await fired(order, await reach(order.scenario, order.plan, manner), manner)
+        return await fired(order, await looked_at(order, manner), manner)
 
     return simulated(order) if virtual else run_async(over_http())
 

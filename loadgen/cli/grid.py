@@ -33,7 +33,8 @@ def run_grid(
     """
     from loadgen import drive
     from loadgen.cli.argv import command_line
-    from loadgen.cli.firing import carried_out
+    from loadgen.cli.firing import looked_at, run_async
+    from loadgen.cli.repeats import run_one
     from loadgen.grid import Ran, cells, table
     from loadgen.report.terminal import print_grid
     from loadgen.run import write_whole
@@ -45,10 +46,8 @@ def run_grid(
         plan, at = draw(cell.scenario), folder / cell.name
         own_salt = f"{salt}-{cell.name[:3]}" if salt else None
         order = drive.Order(cell.scenario, plan, at, f"{run_id}-{cell.name[:3]}", command_line(), own_salt)
-        words.say(f"{cell.name}: {len(plan)} requests, {'simulated' if virtual else 'over HTTP'}")
-        done = carried_out(order, manner, virtual=virtual)
-        with drive.kept(at):
-            summary = drive.conclude(done, at)
+        reached = None if virtual else run_async(looked_at(order, manner))
+        summary = run_one(order, reached, words, manner, cell.name, virtual=virtual)
         ran.append(Ran(cell, summary, of_run(summary)))
         write_whole(folder / TABLE, table(ran).encode())
         if summary.interrupted or (stop and ran[-1].code):

@@ -19,14 +19,11 @@ def run_repeats(order: Order, words: Words, manner: Manner, *, virtual: bool) ->
 
     The target is looked at once, before the first. An interrupted run is the last.
     """
-    from loadgen.cli.firing import reach, refuse_impossible, run_async
+    from loadgen.cli.firing import looked_at, run_async
     from loadgen.repeats import repeat
     from loadgen.report.terminal import print_repeats
 
-    reached = None
-    if not virtual:
-        refuse_impossible(order.scenario, order.plan)
-        reached = run_async(reach(order.scenario, order.plan, manner))
+    reached = None if virtual else run_async(looked_at(order, manner))
     asked = order.scenario.repeats
     summaries: list[Summary] = []
     for number in range(1, asked + 1):

@@ -56,6 +56,13 @@ def report(
     raise typer.Exit(of_comparison(list(summaries.values())))
 
 
+_OTHERS = {
+    "gate.json": "a gate's verdict, which loadgen gate makes again",
+    "sweep.json": "the capacity of several settings, which the same loadgen capacity prints again",
+    "capacity.json": "a search for capacity, which the same loadgen capacity prints again",
+}
+
+
 def _of_comparison(folder: Path) -> list[Path]:
     """The run folders of a comparison's folder, the baseline first; none where it is no comparison's."""
     import msgspec
@@ -64,6 +71,11 @@ def _of_comparison(folder: Path) -> list[Path]:
 
     path = folder / "comparison.json"
     if not path.is_file():
+        for name, what in _OTHERS.items():
+            if (folder / name).is_file():
+                raise ScenarioError(
+                    f"{folder} holds {what}: {folder / name}. loadgen report takes a run folder"
+                )
         if inside := sorted(found.parent for found in folder.glob("*/run.json")):
             them = " ".join(map(str, inside))
             raise ScenarioError(f"{folder} holds no finished comparison, but runs: loadgen report {them}")
