@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from loadgen.gate import unfit
 from loadgen.records import OUTCOMES, Floats
-from loadgen.run import load, write_whole
-from loadgen.scenario import ScenarioError
+from loadgen.run import NAMED, load, write_whole
+from loadgen.scenario import MAX_FILE_BYTES, ScenarioError
 from loadgen.stats import summarize
 from loadgen.stats.figures import BLOCKS, METRICS, Metric, Unit, figure
 from loadgen.stats.sample import About, Sample, sample
@@ -33,13 +33,19 @@ _UNITS = {"due_s": 1e6, "ttft_s": 1e6, "e2e_s": 1e6, "longest_stall_s": 1e6, "tp
 _COUNTS = ("index", "outcome", "output_tokens", "owed")
 _RISING = ("index", "due_s", "gap_bin")  # small as differences
 _GAPS = ("gap_bin", "gap_times")
-_MOST_BYTES = 2**31  # that a column may unpack to: a baseline comes with a repository
+# A baseline comes with a repository, and perhaps with a stranger's pull request: what it may unpack to.
+_MOST_BYTES = 2**27
+_MOST_TIMES = 16  # its own size, beside: a true one unpacks to five times as much
 
 
 class _Header(msgspec.Struct, kw_only=True):
     schema: int = SCHEMA
     about: About
     rows: int
+
+
+class _Version(msgspec.Struct):
+    schema: Any = None
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +86,7 @@ def decoded(content: bytes, where: object) -> Sample:
     """The sample in `content`. Raises ScenarioError, which names `where`, for anything else."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _refuse_bomb(archive, _MOST_BYTES + _MOST_TIMES * len(content))
             header = _header(archive.read(_HEADER))
             return _sample(header, {name: _unpacked(name, archive) for name in _NAMES})
     except (zipfile.BadZipFile, zlib.error, struct.error, KeyError, EOFError):
@@ -91,8 +98,18 @@ def decoded(content: bytes, where: object) -> Sample:
 _MAKE = "make one with loadgen baseline add RUN"
 
 
+def _refuse_bomb(archive: zipfile.ZipFile, most: int) -> None:
+    """By what it says of itself: nothing is unpacked beyond that."""
+    entries = archive.infolist()
+    if {entry.compress_type for entry in entries} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise ValueError("it is compressed otherwise than by DEFLATE")
+    whole, header = sum(entry.file_size for entry in entries), archive.getinfo(_HEADER).file_size
+    if whole > most or header > MAX_FILE_BYTES:
+        raise ValueError("it would unpack to far more than a run takes")
+
+
 def _header(content: bytes) -> _Header:
-    found = msgspec.json.decode(content, type=dict[str, Any]).get("schema")
+    found = msgspec.json.decode(content, type=_Version).schema
     if found != SCHEMA:
         raise ValueError(f"its schema is {found}, not {SCHEMA}")
     return msgspec.json.decode(content, type=_Header)
@@ -113,13 +130,8 @@ def _whole(seconds: Floats, per_s: float) -> NDArray[np.int64]:
 
 
 def _sample(header: _Header, columns: dict[str, NDArray[np.int64]]) -> Sample:
+    _refuse_forged(header.rows, columns)
     gaps = columns.pop("gaps")
-    lengths = {name: len(column) for name, column in columns.items() if name not in _GAPS}
-    stands = {*lengths.values(), len(gaps)} == {header.rows} and gaps.min(initial=0) >= 0
-    if not stands or {len(columns[name]) for name in _GAPS} != {int(gaps.sum())}:
-        raise ValueError("its columns are not of one length")
-    if columns["outcome"].max(initial=0) >= len(OUTCOMES):
-        raise ValueError("it holds an outcome that is none")
     return Sample(
         about=header.about,
         **{name: np.where(columns[name], (columns[name] - 1) / per, np.nan) for name, per in _UNITS.items()},
@@ -133,6 +145,27 @@ def _sample(header: _Header, columns: dict[str, NDArray[np.int64]]) -> Sample:
     )
 
 
+def _refuse_forged(rows: int, columns: dict[str, NDArray[np.int64]]) -> None:
+    """What no run can have been."""
+    if any(column.min(initial=0) < 0 for column in columns.values()):
+        raise ValueError("it holds something below zero")
+    if any(columns[name].max(initial=0) > most for name, most in _MOST.items()):
+        raise ValueError("it holds an outcome that is none, or more than can be counted")
+    lengths = {len(column) for name, column in columns.items() if name not in _GAPS}
+    if lengths != {rows} or {len(columns[name]) for name in _GAPS} != {int(columns["gaps"].sum())}:
+        raise ValueError("its columns are not of one length")
+    due = columns["due_s"]
+    if due.min(initial=1) == 0 or (np.diff(due) < 0).any() or len(np.unique(columns["index"])) < rows:
+        raise ValueError("its requests are not in order of due, or one is there twice")
+
+
+_MOST = {
+    **dict.fromkeys(("output_tokens", "owed", "gap_times", "gaps"), 2**31 - 1),
+    "outcome": len(OUTCOMES) - 1,
+    "gap_bin": 2**16 - 1,
+}
+
+
 def _packed(name: str, column: NDArray[Any]) -> bytes:
     """First the lowest bytes of all values, then the next: the high ones are alike, and cost nothing."""
     values = column.astype(np.int64)
@@ -143,8 +176,6 @@ def _packed(name: str, column: NDArray[Any]) -> bytes:
 
 
 def _unpacked(name: str, archive: zipfile.ZipFile) -> NDArray[np.int64]:
-    if archive.getinfo(name).file_size > _MOST_BYTES:
-        raise ValueError(f"its column {name} is too long")
     planes = np.frombuffer(archive.read(name), np.uint8).reshape(8, -1)
     folded = np.ascontiguousarray(planes.T).view("<u8").ravel()
     values = (folded >> np.uint64(1)).astype(np.int64) ^ -(folded & np.uint64(1)).astype(np.int64)
@@ -172,7 +203,7 @@ def keep(run: Path, folder: Path = FOLDER, name: str | None = None) -> Path:
     if reason := reason or (None if side.sample.ok.any() else "no request of it was ok"):
         raise ScenarioError(f"{run} can be no baseline: {reason}")
     name = side.sample.about.name if name is None else name
-    if not re.fullmatch(r"[\w.-]*\w[\w.-]*", name):
+    if not re.search(NAMED, name):
         raise ScenarioError(f"--name {name[:60]!r}: letters, digits, '-', '_' and '.' make a baseline's name")
     path = folder / name / f"{side.sample.about.run_id}{SUFFIX}"
     if path.exists():

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 import numpy as np
@@ -23,6 +23,8 @@ from loadgen.records import Floats, Instant, Mask, Records, RequestRecord
 from loadgen.scenario import ScenarioError, build
 
 SCHEMA = 1
+NAMED = r"\A[.-]*\w[\w.-]*\Z"  # it is printed, and becomes the name of a file
+Named = Annotated[str, msgspec.Meta(pattern=NAMED)]
 
 
 class Health(msgspec.Struct, kw_only=True):
@@ -89,8 +91,8 @@ class RunHeader(msgspec.Struct, kw_only=True):
     """
 
     schema: int = SCHEMA
-    run_id: str
-    name: str
+    run_id: Named
+    name: Named
     source: Literal["http", "virtual", "merged"]
     complete: bool = False
     interrupted: bool = False

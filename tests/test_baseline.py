@@ -34,7 +34,7 @@ ROWS = st.lists(
         st.integers(0, 10**6), st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 10**6)), max_size=5),
     ),
     max_size=20,
-)  # fmt: skip
+).map(lambda rows: sorted(rows, key=lambda row: row[0]))  # fmt: skip
 
 
 def sample_of(rows: list[tuple[Any, ...]], about: About = ABOUT) -> Sample:
@@ -119,14 +119,25 @@ def test_no_secret_of_a_scenario_gets_into_git(tmp_path: Path) -> None:
 # --- what is refused --------------------------------------------------------------------------------
 
 
-def changed(content: bytes, **entries: bytes) -> bytes:
+def changed(content: bytes, by: int = zipfile.ZIP_STORED, **entries: bytes) -> bytes:
     """The archive with other entries; b"" takes one out."""
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w") as new:
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w", by) as new:
         for name in old.namelist():
             if data := entries.get(name.removesuffix(".json"), old.read(name)):
                 new.writestr(name, data)
     return out.getvalue()
+
+
+def says(**about: Any) -> bytes:
+    """The archive, had its header said something else of the run."""
+    return changed(GOOD, header=json.dumps(HEADER | {"about": HEADER["about"] | about}).encode())
+
+
+def forged(**column: Any) -> bytes:
+    """Two requests, and something that no run can have been."""
+    two = sample_of([(0, 5, 9, 2, 7, 0, 3, 0, [(4, 2)]), (1, 5, 9, 2, 7, 0, 3, 0, [])])
+    return encoded(dataclasses.replace(two, **{name: np.array(column[name]) for name in column}))
 
 
 GOOD = encoded(sample_of([(0, 5, 9, 2, 7, 0, 3, 0, [(4, 2)])]))
@@ -151,6 +162,25 @@ HEADER = json.loads(zipfile.ZipFile(io.BytesIO(GOOD)).read("header.json"))
         (changed(GOOD, ttft_s=b"123"), "is no baseline that this version of loadgen reads"),
         (changed(GOOD, outcome=b"\xfe" + bytes(7)), "an outcome that is none"),
         (changed(GOOD, gaps=b"\x04" + bytes(7)), "its columns are not of one length"),
+        (changed(GOOD, zipfile.ZIP_LZMA), "compressed otherwise than by DEFLATE"),
+        (changed(GOOD, zipfile.ZIP_BZIP2), "compressed otherwise than by DEFLATE"),
+        (says(run_id="../../x"), r"run_id"),
+        (says(run_id="x\n::error::y"), r"run_id"),
+        (says(run_id="x\n"), r"run_id"),
+        (says(run_id=".."), r"run_id"),
+        (says(name="\x1b[31mred"), r"name"),
+        (says(window_s=0), r"window_s"),
+        (says(window_s=-1.5), r"window_s"),
+        (forged(ttft_s=[0.1, -0.1]), "below zero"),
+        (forged(due_s=[-0.1, 0.1]), "below zero"),
+        (forged(due_s=[0.2, 0.1]), "in order of due"),
+        (forged(due_s=[np.nan, 0.1]), "in order of due"),
+        (forged(index=[1, 1]), "one is there twice"),
+        (forged(index=[-1, 1]), "below zero"),
+        (forged(owed=[0, -1]), "below zero"),
+        (forged(output_tokens=[0, 2**31]), "more than can be counted"),
+        (forged(gap_times=[-1]), "below zero"),
+        (forged(gap_bin=[2**16]), "more than can be counted"),
     ],
 )
 def test_a_broken_or_foreign_file_is_one_clear_line(content: bytes, what: str) -> None:
@@ -159,6 +189,18 @@ def test_a_broken_or_foreign_file_is_one_clear_line(content: bytes, what: str) -
         decoded(content, "here")
     assert str(problem.value).startswith("here ")
     assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(("entry", "size"), [("header", 2_001), ("gap_bin", 2**20)])
+def test_what_unpacks_to_far_more_than_it_is_is_not_unpacked(
+    monkeypatch: pytest.MonkeyPatch, entry: str, size: int
+) -> None:
+    """A small file costs no gigabytes: its entries say beforehand how large they are."""
+    monkeypatch.setattr("loadgen.baseline._MOST_BYTES", 2**16)
+    monkeypatch.setattr("loadgen.baseline.MAX_FILE_BYTES", 2_000)
+    assert len(decoded(GOOD, "here")) == 1
+    with pytest.raises(ScenarioError, match="unpack to far more than a run takes"):
+        decoded(changed(GOOD, zipfile.ZIP_DEFLATED, **{entry: bytes(size)}), "here")
 
 
 @given(st.integers(0, len(GOOD) - 1), st.integers(1, 255))
@@ -190,6 +232,14 @@ def test_a_run_without_a_good_answer_is_no_baseline(tmp_path: Path) -> None:
         keep(run_folder(tmp_path / "failed", [failed()]), tmp_path)
     with pytest.raises(ScenarioError, match="can be no baseline"):
         keep(run_folder(tmp_path / "empty", []), tmp_path)
+
+
+def test_no_run_is_kept_beside_the_folder(tmp_path: Path) -> None:
+    """A run folder comes from anywhere too: its id is no path."""
+    folder = run_folder(tmp_path / "run", [ok()], run_id="../../x")
+    with pytest.raises(ScenarioError, match="run_id"):
+        keep(folder, tmp_path / "a" / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_run_is_kept_once(tmp_path: Path) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.records import OUTCOMES, Floats, Mask, Outcome
-from loadgen.run import Run
+from loadgen.run import Named, Run
 from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gap_columns, owed_gaps, per_request
 from loadgen.stats.summary import Summary
@@ -27,8 +27,8 @@ class About(msgspec.Struct, kw_only=True):
     `gaps`: what the gaps are: `itl` where the tokens of each event are known, else `chunk_gap`.
     """
 
-    run_id: str
-    name: str
+    run_id: Named
+    name: Named
     source: Literal["http", "virtual", "merged"]
     target: str
     model: str | None = None
@@ -40,7 +40,7 @@ class About(msgspec.Struct, kw_only=True):
     itl_valid: bool
     overloaded: bool | None
     gaps: Literal["itl", "chunk_gap"]
-    window_s: float | None
+    window_s: Annotated[float, msgspec.Meta(gt=0)] | None
     started_at: str | None = None
     command: list[str] = []
     versions: dict[str, str] = {}
