@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from math import inf
+from math import ceil, inf, log
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from loadgen import drive
 from loadgen.drive import Order
-from loadgen.edges import Search, Spent, between, crossing, settled
+from loadgen.edges import Search, Spent, between, crossing, edges, follows, settled
 from loadgen.laws import Closed
 from loadgen.looks import Looks
-from loadgen.probe import Interrupted, Measure, Over, Probe, Probing
-from loadgen.run import Run, refuse_used, write_whole
+from loadgen.plan import Phase
+from loadgen.probe import AnsweredBy, Interrupted, Measure, Over, Probe, Probing
+from loadgen.run import Run, as_json, refuse_used, write_whole
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.slo import Rate, promises
+from loadgen.stats.decidable import hopeless
+from loadgen.workload import draw
 
 SCHEMA = 1
 FILE = "capacity.json"
+SEEDS = 3
+WIDE = 0.1  # an interval that is wider, and than the resolution asked for, is no answer
 
 Answer = Literal["BOUNDED", "FAIL", "UNRESOLVED", "INVALID"]
 
@@ -31,12 +36,15 @@ class Capacity(msgspec.Struct, kw_only=True):
     """capacity.json. Loads are in `unit`: requests/s, sessions/s or users.
 
     `load`: where the point estimates cross the limits. It lies in [`low`, `high`]: the highest load that
-    passed, and the lowest that failed; None where none did. `limiting`: the SLO that is missed first. `knee`:
-    the probed load of the most power, completed per second over mean E2E. `above`: what happens past it all.
+    passed below all that failed, and the lowest that failed; None where none did. `limiting`: the SLO that is
+    missed first. `knee`: the probed load of the most power, requests served per second over mean E2E.
+    `above`: what happens past it all. `per_accelerator`: loads and tokens/s for each of `accelerators`.
 
-    `answer`: BOUNDED between a PASS and a FAIL; FAIL where the lowest load tried fails; UNRESOLVED where an
-    edge is not decided; INVALID where no probe could be trusted. `reason` says it in words. `undecided`: what
-    would decide the UNRESOLVED loads next to the edges. `probes` are by load; `requests`: of all of them.
+    `answer`: BOUNDED between a PASS and a FAIL that lie within the resolution, or 10 % where that is finer;
+    FAIL where the lowest load tried fails; UNRESOLVED where an edge is not decided; INVALID where no probe
+    could be trusted. `reason` says it in words, and what to do. `undecided`: what would decide the UNRESOLVED
+    loads next to the edges. `probes` are by load; `requests`: of all of them. `scenario`: as asked, without
+    its SLOs; `seeds`: runs at one load at most.
     """
 
     schema: int = SCHEMA
@@ -48,6 +56,8 @@ class Capacity(msgspec.Struct, kw_only=True):
     unit: str
     slos: list[str]
     resolution: float
+    seeds: int = SEEDS
+    scenario: dict[str, Any] = {}
     answer: Answer = "UNRESOLVED"
     reason: str = ""
     load: float | None = None
@@ -60,6 +70,8 @@ class Capacity(msgspec.Struct, kw_only=True):
     requests: int = 0
     interrupted: bool = False
     accelerators: int | None = None
+    per_accelerator: dict[str, float | None] = {}
+    usd_per_hour: float | None = None
     usd_per_million_output_tokens: float | None = None
     probes: list[Probe] = []
 
@@ -72,8 +84,9 @@ def find_capacity(
     out: Path | None = None,
     measure: Measure | None = None,
     resolution: float = 0.02,
-    repeats: int = 3,
+    seeds: int | None = None,
     most_runs: int = 60,
+    usd_per_hour: float | None = None,
     command: Sequence[str] = (),
     on_probe: Callable[[Probe, Capacity], None] = lambda _probe, _so_far: None,
 ) -> Capacity:
@@ -83,16 +96,28 @@ def find_capacity(
     Every run is a folder below `out` (None: they are not kept); called again with the same `out`, the search
     goes on from those. `measure` makes an order a run; without it, the bundled engine does in virtual time.
     `resolution`: how far apart, as a share, the last load that meets the SLOs and the first that misses them
-    may be. `repeats`: runs at one load at most, with one seed after another; `most_runs`: in all.
+    may be. `seeds`: runs at one load at most, with one seed after another, by default as many as the
+    scenario's `repeats`, or 3 where it has none; `most_runs`: in all. `usd_per_hour`: what the server costs,
+    by default as its target says: prices a million output tokens. SLOs that the plan cannot show to hold end
+    it before anything is measured.
 
     Raises ScenarioError for a load that cannot be scaled, without SLOs, and for a server without `measure`.
     """
+    _refuse_unsound(over, resolution, seeds, most_runs, usd_per_hour)
     if measure is None and scenario.target is not None:
         raise ScenarioError("target: only the bundled engine can be simulated: give a measure")
     asked = _promised(scenario, slos)
     over = over or ("concurrency" if isinstance(asked.load.arrivals, Closed) else "rate")
+    if seeds is None:
+        seeds = asked.repeats if asked.repeats > 1 else SEEDS
     found = Capacity(
-        name=asked.name, over=over, unit=_unit(asked, over), slos=[*asked.slos], resolution=resolution
+        name=asked.name,
+        over=over,
+        unit=_unit(asked, over),
+        slos=[*asked.slos],
+        resolution=resolution,
+        seeds=seeds,
+        scenario=asked.as_asked() | {"slos": [], "repeats": 1},
     )
     with _taken_up(out, found) as folder:
         probing = Probing(
@@ -101,25 +126,54 @@ def find_capacity(
 
         def told(probe: Probe, probes: Collection[Probe]) -> None:
             _conclude(found, probes)
-            found.source, found.target, found.model, found.accelerators = probing.answered_by
+            _told_by(found, probing.answered_by, usd_per_hour)
             _write(found, folder)
             on_probe(probe, found)
 
         start = probing.own_load
-        search = Search(probing.probe, start, resolution, repeats, most_runs, over == "concurrency", told)
+        search = Search(probing.probe, start, resolution, seeds, most_runs, over == "concurrency", told)
         try:
-            search.run()
+            if cannot := _hopeless(asked, seeds):
+                found.reason = f"nothing was sent, since no load could pass: {'; '.join(cannot)}"
+            else:
+                search.run()
         except (Interrupted, KeyboardInterrupt):  # the second between two runs
             found.interrupted = True
             found.reason = f"interrupted: {found.reason}"
         except Spent:
-            found.reason += f"; {most_runs} runs were not enough for more"
+            found.reason += f"; the {most_runs} runs allowed are spent (most_runs)"
         _write(found, folder)
     return found
 
 
 def _simulated(order: Order, looks: Looks | None) -> Run:
     return drive.simulate(order, looks=looks)
+
+
+def _refuse_unsound(
+    over: str | None, resolution: float, seeds: int | None, most_runs: int, usd_per_hour: float | None
+) -> None:
+    rules = [
+        ("over", over in (None, "rate", "concurrency"), over, "rate or concurrency"),
+        ("resolution", 0.001 <= resolution <= 1, resolution, "a share from 0.001 to 1"),
+        ("seeds", seeds is None or 1 <= seeds <= 100, seeds, "from 1 to 100"),
+        ("most_runs", 2 <= most_runs <= 1000, most_runs, "from 2 to 1,000"),
+        ("usd_per_hour", usd_per_hour is None or 0 < usd_per_hour < inf, usd_per_hour, "above 0"),
+    ]
+    for name, is_sound, value, rule in rules:
+        if not is_sound:
+            raise ScenarioError(f"{name}: {value!r}: choose {rule}")
+
+
+def _hopeless(asked: Scenario, seeds: int) -> list[str]:
+    """The SLOs that no load can be shown to meet, since all runs at one load together are too few.
+
+    None of a load that ends by time and waits for answers, whose rows are not known before.
+    """
+    plan = draw(asked)
+    if asked.policy == "point" or plan.goes_on or (plan.has_chains and plan.window.by == "duration"):
+        return []
+    return hopeless(asked, seeds * int((plan.phase == Phase.MEASURED).sum()))
 
 
 def _promised(scenario: Scenario, slos: Sequence[str]) -> Scenario:
@@ -180,19 +234,16 @@ def load(folder: Path) -> Capacity:
 
 
 def _refuse_other(before: Capacity, now: Capacity, out: Path) -> None:
-    if (before.name, before.over) != (now.name, now.over):
-        raise ScenarioError(
-            f"{out} holds a search of {before.name} over {before.over}: choose another folder with --out"
-        )
-
-
-def to_json(found: Capacity) -> bytes:
-    """Strict JSON, as in capacity.json."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+    """Other SLOs may be asked of the same runs, nothing else."""
+    keys = {*before.scenario, *now.scenario}
+    other = sorted(key for key in keys if before.scenario.get(key) != now.scenario.get(key))
+    if before.over != now.over or other:
+        what = f"in {other[0]}" if other else f"over {before.over}"
+        raise ScenarioError(f"{out} holds another search ({what}): choose another folder with --out")
 
 
 def _write(found: Capacity, folder: Path) -> None:
-    write_whole(folder / FILE, to_json(found))
+    write_whole(folder / FILE, as_json(found))
 
 
 # --- what is concluded --------------------------------------------------------------------------------------
@@ -206,43 +257,81 @@ def _conclude(found: Capacity, probes: Collection[Probe]) -> None:
     below, above = crossing(telling)
     if below is None or above is None:
         below, above = crossing(probes)
-    found.high = min((p.load for p in telling if p.verdict == "FAIL"), default=None)
-    passes = [p.load for p in telling if p.verdict == "PASS" and p.load < (found.high or inf)]
-    found.low = max(passes, default=None)
+    found.low, found.high = edges(probes)
     found.load = None
-    if below is not None and above is not None and above.excess is not None:
+    if below is not None and above is not None:
         crossed = below.load if found.over == "concurrency" else float(f"{between(below, above):.5g}")
         found.load = max(min(crossed, found.high or crossed), found.low or 0.0)
     found.limiting = above.limiting if above is not None else None
-    found.usd_per_million_output_tokens = below.usd_per_million_output_tokens if below else None
-    doubtful = [
-        f"{p.load:g} {found.unit}: {p.reason}"
-        for p in telling
-        if p.verdict == "UNRESOLVED" and (found.low or 0) < p.load < (found.high or inf)
-    ]
-    found.undecided = doubtful[:1] + doubtful[1:][-1:]
+    doubtful = _doubtful(found)
+    ends = doubtful[:1] + doubtful[1:][-1:]
+    found.undecided = [f"{p.load:g} {found.unit}: {p.reason}" for p in ends]
     found.knee, found.above = _knee(telling), _above(found)
-    found.answer, found.reason = _answer(found)
+    found.answer, found.reason = _answer(found, doubtful)
 
 
-def _answer(found: Capacity) -> tuple[Answer, str]:
+def _told_by(found: Capacity, by: AnsweredBy, usd_per_hour: float | None) -> None:
+    """What the server says of itself, and what its loads come to for each accelerator and each dollar."""
+    found.source, found.target, found.model = by.source, by.target, by.model
+    found.accelerators = by.accelerators
+    found.usd_per_hour = by.usd_per_hour if usd_per_hour is None else usd_per_hour
+    below = next((p for p in reversed(found.probes) if p.meets and p.load <= (found.load or 0)), None)
+    tokens_per_s = below.output_tokens_per_s if below else None
+    if found.usd_per_hour is not None and tokens_per_s:
+        found.usd_per_million_output_tokens = found.usd_per_hour / 3600 / tokens_per_s * 1e6
+    if many := found.accelerators:
+        figures = {name: getattr(found, name) for name in ("load", "low", "high", "knee")}
+        figures["output_tokens_per_s"] = tokens_per_s
+        found.per_accelerator = {name: value and value / many for name, value in figures.items()}
+
+
+def _answer(found: Capacity, doubtful: list[Probe]) -> tuple[Answer, str]:
     judged = [p for p in found.probes if p.verdict != "INVALID"]
     if not judged:
         return "INVALID", f"no measurement could be trusted: {found.probes[0].reason}"
+    users = found.over == "concurrency"
     if found.low is not None and found.high is not None:
-        return "BOUNDED", f"passes at {found.low:g} and fails at {found.high:g} {found.unit}"
+        said = f"passes at {found.low:g} and fails at {found.high:g} {found.unit}"
+        near = found.high <= found.low * (1 + max(found.resolution, WIDE)) * (1 + 1e-9)
+        if near or (users and found.high - found.low <= 1):
+            return "BOUNDED", said
+        return "UNRESOLVED", f"{said}, and nothing is decided between{_remedy(found, doubtful)}"
     if found.low is None and judged[0].verdict == "FAIL":
         return "FAIL", f"fails at {judged[0].load:g} {found.unit}, the lowest load tried"
+    lacking = [word for edge, word in ((found.low, "passes"), (found.high, "fails")) if edge is None]
+    said = f"no load tried {' or '.join(lacking)} for certain"
     walls = [p for p in found.probes if p.verdict == "INVALID" and p.load > judged[-1].load]
     if found.high is None and walls:
-        return "UNRESOLVED", f"nothing fails up to where the client cannot follow: {walls[0].reason}"
-    lacking = [word for edge, word in ((found.low, "passes"), (found.high, "fails")) if edge is None]
-    return "UNRESOLVED", f"no load tried {' or '.join(lacking)} for certain"
+        return "UNRESOLVED", f"{said} up to what cannot be measured: {walls[0].reason}"
+    if found.high is None and judged[-1].meets and not follows(judged, users=users):
+        served = f"{judged[-1].served_rps or 0:.3g} requests/s were answered at {judged[-1].load:g}"
+        remedy = f"{served}, no more than before: limit a latency too, or make the load longer"
+        return "UNRESOLVED", f"{said}: {remedy}"
+    return "UNRESOLVED", f"{said}{_remedy(found, doubtful)}"
+
+
+def _doubtful(found: Capacity) -> list[Probe]:
+    """The UNRESOLVED loads between the edges."""
+    low, high = found.low or 0, found.high or inf
+    return [p for p in found.probes if p.verdict == "UNRESOLVED" and low < p.load < high]
+
+
+def _remedy(found: Capacity, doubtful: list[Probe]) -> str:
+    """How much longer the load is to be for an answer: the need falls with the square of the distance."""
+    wanted = log(1 + max(found.resolution, WIDE) / 2)
+    times = []
+    for p in doubtful:
+        near = (log(p.load / found.load) / wanted) ** 2 if found.load else 1.0
+        if p.n_to_decide and near:
+            times.append(near * p.n_to_decide * p.runs / p.requests / found.seeds)
+    if times and min(times) > 1:
+        return f": make the load {ceil(min(times))} times as long (num_requests, or duration)"
+    return f": {doubtful[0].reason}" if doubtful and not times else ""
 
 
 def _knee(probes: Collection[Probe]) -> float | None:
-    """Kleinrock's: the load of the most power, completed per second over mean E2E."""
-    powers = [(p.completed_rps / p.e2e_mean_s, p.load) for p in probes if p.completed_rps and p.e2e_mean_s]
+    """Kleinrock's: the load of the most power, requests served per second over mean E2E."""
+    powers = [(p.served_rps / p.e2e_mean_s, p.load) for p in probes if p.served_rps and p.e2e_mean_s]
     return max(powers)[1] if powers else None
 
 

@@ -11,7 +11,9 @@ from loadgen.probe import Probe
 _HALVINGS = 10  # below a thousandth of the load to start from nothing is sought
 _LARGEST = 1e6
 _BLIND = 3  # loads that could not be measured, and no other: the rest could not be either
-_COARSE = 2  # so much nearer the crossing is looked for by all repeats
+_WALL = 0.1  # so near to what cannot be measured the search goes, from below
+_FOLLOWS = 0.25  # so much of a growth of the load shows in the answers while the server keeps up, at least
+_COARSE = 2  # so much nearer the crossing is looked for by all seeds
 _ALONE = 0.1  # so few in flight in the mean hardly ever meet
 _STRIDES = (2, 4, 8, 16, 32, 64)  # from the crossing outwards, in steps of the resolution
 
@@ -27,11 +29,36 @@ def settled(probes: Collection[Probe]) -> list[Probe]:
 
 
 def crossing(probes: Collection[Probe]) -> tuple[Probe | None, Probe | None]:
-    """The highest load that meets the SLOs below all that do not, and the lowest of those."""
-    by_load = sorted(probes, key=lambda p: p.load)
+    """The highest load that meets the SLOs below all that do not, and the lowest of those.
+
+    What could not be measured is neither.
+    """
+    by_load = sorted((p for p in probes if p.excess is not None), key=lambda p: p.load)
     missed = next((place for place, p in enumerate(by_load) if not p.meets), len(by_load))
     below = by_load[missed - 1] if missed else None
     return below, by_load[missed] if missed < len(by_load) else None
+
+
+def edges(probes: Collection[Probe]) -> tuple[float | None, float | None]:
+    """The highest load that passes below all that fail, and the lowest of those."""
+    high = min((p.load for p in probes if p.verdict == "FAIL"), default=None)
+    passes = [p.load for p in probes if p.verdict == "PASS" and (high is None or p.load < high)]
+    return max(passes, default=None), high
+
+
+def follows(probes: Collection[Probe], *, users: bool) -> bool:
+    """Whether the highest load that was measured brought more answers than the one before.
+
+    More users of a busy server only wait longer, and may for long: five times are looked back there.
+    """
+    measured = sorted((p for p in probes if p.excess is not None), key=lambda p: p.load)
+    back = 6 if users else 2
+    if len(measured) < back:
+        return True
+    before, last = measured[-back], measured[-1]
+    if not before.served_rps or not last.served_rps:
+        return False
+    return log(last.served_rps / before.served_rps) > _FOLLOWS * log(last.load / before.load)
 
 
 def between(low: Probe, high: Probe) -> float:
@@ -52,7 +79,7 @@ class Search:
     take: Callable[[float, int], Probe]
     start: float
     resolution: float
-    repeats: int
+    seeds: int
     most_runs: int
     whole: bool
     told: Callable[[Probe, Collection[Probe]], None]
@@ -61,9 +88,9 @@ class Search:
     def run(self) -> None:
         """Raises Spent, and whatever `take` does."""
         if self._bracket():
-            if self.repeats > 1:  # what one seed says is that seed's luck too: it shows where to look
+            if self.seeds > 1:  # what one seed says is that seed's luck too: it shows where to look
                 self._narrow(1, _COARSE * self.resolution)
-            self._narrow(self.repeats, self.resolution)
+            self._narrow(self.seeds, self.resolution)
             self._decide("PASS", -1)
             self._decide("FAIL", +1)
 
@@ -82,10 +109,10 @@ class Search:
         return known
 
     def _repeated(self, load: float) -> Probe:
-        """By all repeats, unless it is clear that they would not be enough to decide."""
+        """By all seeds, unless it is clear that they would not be enough to decide."""
         probe = self._at(load)
-        is_vain = (probe.n_to_decide or 0) > self.repeats * probe.requests / probe.runs
-        return probe if probe.is_clear or is_vain else self._at(load, self.repeats)
+        is_vain = (probe.n_to_decide or 0) > self.seeds * probe.requests / probe.runs
+        return probe if probe.is_clear or is_vain else self._at(load, self.seeds)
 
     def _rounded(self, load: float) -> float:
         return max(1.0, round(load)) if self.whole else float(f"{load:.5g}")
@@ -94,22 +121,35 @@ class Search:
 
     def _bracket(self) -> bool:
         """Find a load that meets the SLOs and one that does not; False where either is not to be had."""
-        load = self._at(self.start).load
-        while crossing(self.probes.values())[1] is None:
-            if load >= _LARGEST:
+        self._at(self.start)
+        while True:
+            low, high = crossing(self.probes.values())
+            if low is not None and high is not None:
+                return True
+            ahead = self._lower() if low is None else self._higher(low)
+            if ahead is None:
                 return False
-            load = self._at(min(2 * load, _LARGEST)).load
-        while crossing(self.probes.values())[0] is None:
-            if load <= self.start / 2**_HALVINGS or (self.whole and load <= 1) or self._is_vain(load):
-                return False
-            load = self._at(load / 2).load
-        return True
+            self._at(ahead)
 
-    def _is_vain(self, lowest: float) -> bool:
-        """Whether less load would change nothing: the client cannot at any, or requests are alone by now."""
-        blind = len(self.probes) >= _BLIND and all(p.verdict == "INVALID" for p in self.probes.values())
+    def _higher(self, met: Probe) -> float | None:
+        """Twice the highest that meets them, or midway to what cannot be measured; None where it is vain."""
+        if walls := [load for load in self.probes if load > met.load]:
+            wall = min(walls)
+            return None if self._are_near(met.load, wall, _WALL) else sqrt(met.load * wall)
+        is_vain = met.load >= _LARGEST or not follows(self.probes.values(), users=self.whole)
+        return None if is_vain else min(2 * met.load, _LARGEST)
+
+    def _lower(self) -> float | None:
+        """Half the lowest; None where it would change nothing.
+
+        The client cannot at any load, or requests are alone by now.
+        """
+        lowest, probes = min(self.probes), self.probes.values()
+        blind = len(probes) >= _BLIND and all(p.excess is None for p in probes)
         in_flight = self.probes[lowest].in_flight_mean
-        return blind or (in_flight is not None and in_flight < _ALONE)
+        is_alone = in_flight is not None and in_flight < _ALONE
+        is_least = lowest <= self.start / 2**_HALVINGS or (self.whole and lowest <= 1)
+        return None if blind or is_alone or is_least else lowest / 2
 
     def _narrow(self, runs: int, resolution: float) -> None:
         """Until what meets them and what does not are that near, each told by so many runs."""
@@ -122,7 +162,9 @@ class Search:
             elif self._are_near(low.load, high.load, resolution):
                 return
             else:
-                self._at(self._inside(low, high, 1 + 0.9 * resolution, bisect=turn % 3 == 0))
+                ahead = self._inside(low, high, 1 + 0.9 * resolution, bisect=turn % 3 == 0)
+                if self._at(ahead).excess is None:  # and so would its neighbours be
+                    return
 
     def _are_near(self, low: float, high: float, resolution: float) -> bool:
         return high <= low * (1 + resolution) * (1 + 1e-9) or (self.whole and high - low <= 1)
@@ -140,14 +182,14 @@ class Search:
     # --- the edges ------------------------------------------------------------------------------------------
 
     def _decide(self, verdict: str, towards: int) -> None:
-        """Go outwards from the crossing to the first load with that verdict, by all its repeats."""
+        """Go outwards from the crossing to the first load with that verdict, by all seeds."""
         low, high = crossing(settled(self.probes.values()))
         if low is None or high is None:
             return
         middle, step = between(low, high), (1 + self.resolution) ** towards
         probe = low if towards < 0 else high
         for stride in _STRIDES:
-            if probe.verdict in (verdict, "INVALID"):
+            if probe.verdict == verdict or probe.excess is None:
                 return
             ahead = self._rounded(middle * step**stride)
             if (ahead - probe.load) * towards <= 0:

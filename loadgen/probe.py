@@ -17,9 +17,11 @@ from loadgen.laws import Arrivals, Closed, Curve, Ramp, Replay, Steps
 from loadgen.laws.scaled import scaled
 from loadgen.looks import Looks
 from loadgen.plan import NONE
+from loadgen.records import Floats, Outcome
 from loadgen.run import Run, RunHeader, load
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.slo import AllWithin, Mean, Rate, Refused, Within, parse
+from loadgen.stats import summarize
 from loadgen.stats.pooled import pooled
 from loadgen.stats.summary import SloResult, Summary, Verdict
 from loadgen.stats.verdict import judge, overall
@@ -28,6 +30,7 @@ Over = Literal["rate", "concurrency"]
 Measure = Callable[[Order, Looks | None], Run]
 BEHIND = "the server does not keep up"
 _OFF = 0.05  # an excess that is known by its sign alone
+_BEHIND = 0.9  # so much slower than they came requests end, where too few of them tell more
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +39,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     `excess`: how far the point estimate of the limiting SLO is beyond its limit, as a logarithm (of odds,
     where it is a share); at most 0 where all are met, None where the measurement cannot be trusted.
     `ended_early`: why, where a run was decided before its end. `requests`: offered, in all runs.
+    `served_rps`: how fast the middle 80 % of the measured requests ended, so that neither a server that fills
+    up nor the end of a short run is in it; `output_tokens_per_s`: that many times their mean length.
     `n_to_decide`: how many would decide an UNRESOLVED one, were the figures to stay; None where not known.
     """
 
@@ -50,7 +55,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     overloaded: bool | None = None
     requests: int = 0
     n_to_decide: int | None = None
-    completed_rps: float | None = None
+    served_rps: float | None = None
     output_tokens_per_s: float | None = None
     ttft_p50_s: float | None = None
     ttft_p99_s: float | None = None
@@ -62,7 +67,6 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     rejection_rate: float | None = None
     error_rate: float | None = None
     in_flight_mean: float | None = None
-    usd_per_million_output_tokens: float | None = None
 
     @property
     def runs(self) -> int:
@@ -150,6 +154,7 @@ class AnsweredBy(NamedTuple):
     target: str | None = None
     model: str | None = None
     accelerators: int | None = None
+    usd_per_hour: float | None = None
 
 
 @dataclass(slots=True)
@@ -183,7 +188,7 @@ class Probing:
         while len(made) < runs:
             made.append(self._run(at, len(made)))
         last = made[-1][1]
-        self.answered_by = AnsweredBy(last.source, last.target, last.model, last.accelerators)
+        self.answered_by = AnsweredBy(*(getattr(last, name) for name in AnsweredBy._fields))
         return _probe(at, [folder.name for folder in folders], made, with_users=self.over == "concurrency")
 
     def _run(self, at: float, repeat: int) -> tuple[Run, Summary]:
@@ -214,13 +219,16 @@ class Probing:
         return one.model_copy(update={"seed": one.seed + repeat, "engine": engine, "repeats": 1})
 
     def _kept(self, word: str, scenario: Scenario, digest: str) -> Path | None:
-        """The folder of a run that was made before; one that did not come to its end is set aside."""
+        """The folder of a run that was made before.
+
+        One that did not come to its end, or cannot be trusted, is set aside: it is to be made again.
+        """
         folder = next(self.out.glob(f"[0-9][0-9][0-9]-{word}"), None)
         if folder is None:
             return None
         header = _header(folder)
-        if header is None or not header.complete or header.interrupted or header.crashed:
-            folder.rename(folder.with_name(f"half-{token_hex(3)}-{folder.name}"))
+        if header is None:
+            folder.rename(folder.with_name(f"unused-{token_hex(3)}-{folder.name}"))
             return None
         was, asked = header.scenario, scenario.as_asked()
         same = header.plan_digest == digest and was | {"slos": 0} == asked | {"slos": 0}
@@ -230,10 +238,14 @@ class Probing:
 
 
 def _header(folder: Path) -> RunHeader | None:
+    """None where the run in `folder` is of no use."""
     try:
-        return load(folder).header
+        run = load(folder)
     except ScenarioError:
         return None
+    about = run.header
+    is_whole = about.complete and not about.interrupted and not about.crashed
+    return about if is_whole and _unfit(run, summarize(run)) is None else None
 
 
 def load_judged(folder: Path, scenario: Scenario) -> tuple[Run, Summary]:
@@ -247,15 +259,14 @@ def load_judged(folder: Path, scenario: Scenario) -> tuple[Run, Summary]:
 
 
 def _probe(at: float, folders: list[str], made: list[tuple[Run, Summary]], *, with_users: bool) -> Probe:
-    good = [pair for pair in made if pair[1].validity == "VALID"]
+    good = [pair for pair in made if _unfit(*pair) is None]
     early = next((run.header.ended_early.why for run, _ in made if run.header.ended_early), None)
     if not good:
-        why = next(f.text for f in made[-1][1].findings if f.effect == "invalid")
+        why = _unfit(*made[-1]) or ""
         return Probe(load=at, folders=folders, verdict="INVALID", reason=why, ended_early=early)
     runs, summaries = [run for run, _ in good], [summary for _, summary in good]
     results = _judged(runs, summaries, with_users=with_users)
-    is_behind = any(s.overloaded for s in summaries)
-    excess, limiting = _excess(results, is_behind=is_behind)
+    excess, limiting = _excess(results, is_behind=any(map(_is_behind, runs, summaries)))
     verdict = overall(results)
     assert verdict is not None
     return Probe(
@@ -267,11 +278,31 @@ def _probe(at: float, folders: list[str], made: list[tuple[Run, Summary]], *, wi
         limiting=limiting,
         slos=results,
         ended_early=early,
-        overloaded=is_behind,
+        overloaded=any(s.overloaded for s in summaries),
         requests=sum(s.offered for s in summaries),
         n_to_decide=max((r.n_to_decide for r in results if r.n_to_decide), default=None),
-        **_figures(summaries),
+        **_figures(runs, summaries),
     )
+
+
+def _unfit(run: Run, s: Summary) -> str | None:
+    """Why nothing can be made of a run, and what to do; None where it is sound."""
+    for finding in s.findings:
+        if finding.effect == "invalid":
+            return ": ".join(filter(None, [finding.text, finding.remedy]))
+    r = run.records
+    if r.measured.any() and (r.has(Outcome.CONNECT_ERROR) | ~r.measured).all():
+        return "no request reached the server: see whether it still runs"
+    return None
+
+
+def _is_behind(run: Run, s: Summary) -> bool:
+    """Whether requests pile up, or, where they are too few to say, end clearly slower than they came."""
+    if s.overloaded is not None:
+        return s.overloaded
+    rows = run.records.measured & run.records.has(Outcome.OK)
+    came, ended = _middle_rps(run.records.due_s[rows]), _middle_rps(run.records.ended_s[rows])
+    return came is not None and ended is not None and ended < _BEHIND * came
 
 
 def _judged(runs: list[Run], summaries: list[Summary], *, with_users: bool) -> list[SloResult]:
@@ -321,16 +352,34 @@ def _log_odds(share: float, n: int) -> float:
     return log(share / (1 - share))
 
 
-def _figures(summaries: list[Summary]) -> dict[str, float | None]:
-    names = ("completed_rps", "output_tokens_per_s", "rejection_rate", "error_rate", "in_flight_mean")
+def _figures(runs: list[Run], summaries: list[Summary]) -> dict[str, float | None]:
+    names = ("rejection_rate", "error_rate", "in_flight_mean")
     found = {name: _mean(getattr(s, name) for s in summaries) for name in names}
+    served = [_served(run) for run in runs]
+    found["served_rps"] = _mean(rps for rps, _ in served)
+    found["output_tokens_per_s"] = _mean(tokens for _, tokens in served)
     for metric, stat in (("ttft", "p50"), ("ttft", "p99"), ("itl", "p99"), ("e2e", "p50"), ("e2e", "p99")):
         adjusted = (s.metrics[f"{metric}_s"].adjusted[stat] for s in summaries)
         found[f"{metric}_{stat}_s"] = _mean(adjusted)
     found["e2e_mean_s"] = _mean(s.metrics["e2e_s"].mean for s in summaries)
     found["attainment"] = _mean(s.goodput.attainment if s.goodput else None for s in summaries)
-    found["usd_per_million_output_tokens"] = _mean(s.usd_per_million_output_tokens for s in summaries)
     return found
+
+
+def _served(run: Run) -> tuple[float | None, float | None]:
+    """Requests, and output tokens, a second."""
+    r = run.records
+    rows = r.measured & r.has(Outcome.OK)
+    rps = _middle_rps(r.ended_s[rows])
+    return rps, None if rps is None else rps * float(r.received_tokens[rows].mean())
+
+
+def _middle_rps(instants_s: Floats) -> float | None:
+    """Of the middle 80 %."""
+    if len(instants_s) < 2:
+        return None
+    first_s, last_s = np.quantile(instants_s, [0.1, 0.9])
+    return 0.8 * (len(instants_s) - 1) / float(last_s - first_s) if last_s > first_s else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -37,11 +37,16 @@ class Hour(msgspec.Struct, frozen=True):
 class Replicas(msgspec.Struct, frozen=True, kw_only=True):
     """replicas.json. `capacity`: of one replica, in `unit`; `headroom`: a share of the peak, kept free.
 
+    `hour_s`: how long an hour of the curve lasts, and `curve_s` all of it.
+
     `counted`: rates are counts of a trace, or of a law of one's own, not expectations. `constant`: the
     replica-hours of the most, all day. `usd`: what all hours cost, None without a price.
     """
 
+    schema: int = 1
     curve: str
+    curve_s: float
+    hour_s: float
     capacity: float
     unit: str
     headroom: float
@@ -70,8 +75,10 @@ def replicas(
     capacity: requests (or sessions) a second that one replica holds. headroom: 0.2 plans for 1.2 times the
     hour's peak. least: never fewer. hour_s: how long an hour lasts in a curve that is squeezed.
 
-    Raises ScenarioError for arrivals that have no rate, or no end.
+    Raises ScenarioError for arrivals that have no rate, or no end, and for figures that are none.
     """
+    if not (0 < capacity < math.inf and 0 <= headroom < math.inf and 0 < hour_s < math.inf and least >= 0):
+        raise ScenarioError("replicas: capacity and hour_s are above 0, headroom and least at least 0")
     rates, counted = _rates(curve, hour_s)
     hours = []
     for number, parts in enumerate(rates):
@@ -81,6 +88,8 @@ def replicas(
     total, most = sum(hour.replicas for hour in hours), max(hour.replicas for hour in hours)
     return Replicas(
         curve=curve.name,
+        curve_s=_length_s(curve),
+        hour_s=hour_s,
         capacity=capacity,
         unit=unit,
         headroom=headroom,

@@ -25,6 +25,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     `ties`: the places of those whose interval reaches into the best's: these searches cannot tell them apart.
     """
 
+    schema: int = 1
     settings: list[Setting]
     best: int | None
     ties: list[int]

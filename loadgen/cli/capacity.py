@@ -12,7 +12,6 @@ from loadgen.cli import options, planning
 if TYPE_CHECKING:
     from loadgen.capacity import Capacity
     from loadgen.cli.firing import Manner
-    from loadgen.cli.words import Words
     from loadgen.drive import Order
     from loadgen.looks import Looks
     from loadgen.probe import Measure, Probe
@@ -35,9 +34,15 @@ def capacity(
     resolution: Annotated[
         float, typer.Option(min=0.001, max=1, help="How near the edges of the answer are sought, as a share.")
     ] = 0.02,
-    repeats: Annotated[
-        int, typer.Option(min=1, max=100, help="Runs at one load at most, near the edges; seeds go up.")
-    ] = 3,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100,
+            help="Runs at one load at most, near the edges, one seed after another. Default the scenario's "
+            "repeats, or 3.",
+        ),
+    ] = None,
     most_runs: Annotated[int, typer.Option(min=2, max=1000, help="Runs in all at most.")] = 60,
     param: planning.Param = None,
     for_: planning.For = None,
@@ -77,8 +82,8 @@ def capacity(
 
     One plan, scaled in time: loadgen capacity poisson-chat --virtual --slo 'p99(ttft) <= 500ms'
 
-    Exit codes: 0 bounded by a PASS and a FAIL, 1 the lowest load fails, 3 an edge is undecided, 4 nothing
-    could be trusted.
+    Exit codes: 0 bounded by a PASS and a FAIL, 1 the lowest load fails, 3 an edge is undecided or the two lie
+    farther apart than 10 % (or --resolution), 4 nothing could be trusted.
     """
     from loadgen import drive
     from loadgen.capacity import find_capacity
@@ -90,8 +95,6 @@ def capacity(
     from loadgen.scenario import ScenarioError
 
     asked = overlay(scenario, ctx.params)
-    if over not in (None, "rate", "concurrency"):
-        raise ScenarioError(f"--over {over}: choose rate or concurrency")
     if asked.variants or asked.vary:
         key = "variants" if asked.variants else "vary"
         raise ScenarioError(f"{scenario}: {key}: a capacity is of one setting: leave {key} out")
@@ -109,8 +112,9 @@ def capacity(
             out=out,
             measure=measuring(manner, virtual=virtual),
             resolution=resolution,
-            repeats=repeats,
+            seeds=seeds,
             most_runs=most_runs,
+            usd_per_hour=usd_per_hour,
             command=command_line(),
             on_probe=lambda probe, so_far: words.say(line(probe, so_far)),
         )
@@ -119,10 +123,7 @@ def capacity(
         cells = planning.settings(asked, param)
         raise typer.Exit(planning.search_settings(cells, find, day, words, folder))
     found = find(asked, folder)
-    if day:
-        planning.show_day(found, day, words, folder)
-    else:
-        show(found, words, str(folder))
+    planning.show(found, day, words, folder)
     raise typer.Exit(of_capacity(found))
 
 
@@ -149,15 +150,3 @@ def line(probe: Probe, so_far: Capacity) -> str:
     why = probe.reason if probe.verdict == "INVALID" else probe.ended_early or probe.reason or limiting
     again = f", {probe.runs} runs" if probe.runs > 1 else ""
     return f"{probe.load:.4g} {so_far.unit}{again}: {probe.verdict}, {why}"
-
-
-def show(found: Capacity, words: Words, folder: str) -> None:
-    from loadgen.capacity import to_json
-    from loadgen.report.markdown import capacity_markdown
-    from loadgen.report.terminal import print_capacity
-    from loadgen.run import write_whole
-
-    write_whole(Path(folder) / "report.md", capacity_markdown(found).encode())
-    print_capacity(found, words.results, folder=folder)
-    if words.as_json:
-        words.document(to_json(found).decode())

@@ -36,7 +36,10 @@ ReplicasMin = Annotated[
 ]
 UsdPerHour = Annotated[
     float | None,
-    typer.Option("--usd-per-hour", min=0, help="With --for: of one replica. Default target.usd_per_hour."),
+    typer.Option(
+        help="What the server costs: prices a million output tokens, and a day with --for. "
+        "Default target.usd_per_hour."
+    ),
 ]
 Param = Annotated[
     list[str] | None,
@@ -82,7 +85,7 @@ def day(scenario: Scenario, params: dict[str, Any]) -> Day | None:
     from loadgen.scenario import ScenarioError
     from loadgen.shipped import read
 
-    beside = ("hour", "headroom", "replicas_min", "usd_per_hour")
+    beside = ("hour", "headroom", "replicas_min")
     if (name := params.get("for_")) is None:
         if given := [key for key in beside if params.get(key) is not None]:
             raise ScenarioError(f"--{given[0].replace('_', '-')} is of a day's load: give --for CURVE too")
@@ -90,11 +93,21 @@ def day(scenario: Scenario, params: dict[str, Any]) -> Day | None:
     price, least = params.get("usd_per_hour"), params.get("replicas_min")
     if price is None and scenario.target is not None:
         price = scenario.target.usd_per_hour
-    headroom = HEADROOM if (text := params.get("headroom")) is None else _share("--headroom", text)
+    headroom = HEADROOM if (text := params.get("headroom")) is None else _share(text)
     hour_s = positive_s("--hour", params.get("hour")) or HOUR_S
     asked = Day(read(name), hour_s, headroom, 1 if least is None else least, price)
     replicas(asked.curve, 1.0, hour_s=hour_s)  # what is wrong with the curve is said before the search
     return asked
+
+
+def _share(text: str) -> float:
+    from loadgen.scenario import ScenarioError
+    from loadgen.units import share
+
+    try:
+        return share(text)
+    except ValueError as problem:
+        raise ScenarioError(f"--headroom: {problem}") from None
 
 
 def settings(scenario: Scenario, texts: list[str]) -> list[Cell]:
@@ -122,64 +135,60 @@ def search_settings(
     words: Words,
     folder: Path,
 ) -> Exit:
-    """Search each setting in a folder of its own below `folder`; show which holds most.
+    """Search each setting in a folder of its own below `folder`, each with its report; show which holds most.
 
     The code is that of the best one's search; of the worst, where none holds any load.
     """
+    from loadgen.report.markdown import capacity_markdown
     from loadgen.report.planning_view import settings as table
     from loadgen.report.terminal import print_tables
-    from loadgen.run import write_whole
+    from loadgen.run import as_json, write_whole
     from loadgen.sweep import sweep
 
     def searched(cell: Cell) -> Capacity:
         words.say(f"{cell.name}:")
-        return find(cell.scenario, folder / cell.name)
+        one = find(cell.scenario, folder / cell.name)
+        write_whole(folder / cell.name / "report.md", capacity_markdown(one).encode())
+        return one
 
     found = sweep(cells, searched)
     capacities = [setting.capacity for setting in found.settings]
     best = None if found.best is None else capacities[found.best]
     plan = asked.replicas(best) if asked and best else None
-    print_tables([table(found), *_tables(plan)], words.results)
-    write_whole(folder / "sweep.json", _json(found))
-    _kept(plan, folder)
+    write_whole(folder / "sweep.json", as_json(found))
+    print_tables([table(found), *_kept(plan, folder)], words.results)
     words.say(f"every search: {folder}/*/capacity.json; this table: {folder / 'sweep.json'}")
     if words.as_json:
-        words.document(_json({"sweep": found, "replicas": plan} if asked else found).decode())
+        words.document(as_json({"sweep": found, "replicas": plan} if asked else found).decode())
     codes = [of_capacity(one) for one in capacities]
     return worst(codes) if best is None or Exit.INTERRUPTED in codes else of_capacity(best)
 
 
-def show_day(found: Capacity, asked: Day, words: Words, folder: Path) -> None:
-    """The capacity, then what the day takes of it."""
+def show(found: Capacity, asked: Day | None, words: Words, folder: Path) -> None:
+    """The capacity, and what the day that is asked for takes of it: printed, and kept in `folder`."""
+    from loadgen.report.markdown import capacity_markdown
     from loadgen.report.terminal import print_capacity, print_tables
+    from loadgen.run import as_json, write_whole
 
-    plan = asked.replicas(found)
+    plan = asked.replicas(found) if asked else None
+    write_whole(folder / "report.md", capacity_markdown(found).encode())
     print_capacity(found, words.results, folder=str(folder))
-    print_tables(_tables(plan), words.results)
-    if plan is None:
+    print_tables(_kept(plan, folder), words.results)
+    if asked and plan is None:
         words.say("no load passed: there is no capacity to plan replicas with")
-    _kept(plan, folder)
     if words.as_json:
-        words.document(_json({"capacity": found, "replicas": plan}).decode())
+        words.document(as_json({"capacity": found, "replicas": plan} if asked else found).decode())
 
 
-def _tables(plan: Replicas | None) -> list[Table]:
+def _kept(plan: Replicas | None, folder: Path) -> list[Table]:
+    """Its table, once it is written."""
     from loadgen.report.planning_view import hours
+    from loadgen.run import as_json, write_whole
 
-    return [] if plan is None else [hours(plan)]
-
-
-def _kept(plan: Replicas | None, folder: Path) -> None:
-    from loadgen.run import write_whole
-
-    if plan is not None:
-        write_whole(folder / "replicas.json", _json(plan))
-
-
-def _json(value: object) -> bytes:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    if plan is None:
+        return []
+    write_whole(folder / "replicas.json", as_json(plan))
+    return [hours(plan)]
 
 
 def _values(text: str) -> tuple[str, tuple[Any, ...]]:
@@ -194,12 +203,3 @@ def _values(text: str) -> tuple[str, tuple[Any, ...]]:
     if not re.fullmatch(r"[\w.-]+", key) or not values or "\n" in text:
         raise ScenarioError(f"--param wants KEY=VALUE,VALUE, as in engine.max_sequences=8,16, not {text!a}")
     return key, tuple(values)
-
-
-def _share(flag: str, text: str) -> float:
-    from loadgen.scenario import ScenarioError
-
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    if found is None:
-        raise ScenarioError(f"{flag}: {text!a} is no share: write a percentage, such as 20%")
-    return float(f"{found[1]}e-2")

@@ -39,7 +39,7 @@ def sentences(found: Capacity) -> list[str]:
     if found.usd_per_million_output_tokens is not None:
         said.append(f"A million output tokens cost ${found.usd_per_million_output_tokens:.3g} there.")
     if found.knee is not None:
-        said.append(f"Knee: {found.knee:.4g} {found.unit}, the load of most completed/s over mean E2E.")
+        said.append(f"Knee: {found.knee:.4g} {found.unit}, the load of most served/s over mean E2E.")
     if found.above:
         said.append(f"Above: {found.above}.")
     if found.interrupted:
@@ -53,7 +53,7 @@ def curve(found: Capacity) -> Table:
         Column(found.unit),
         Column("verdict", "label"),
         Column("runs", drop=4),
-        Column("completed /s", drop=3),
+        Column("served /s", drop=3),
         Column("tokens/s", drop=2),
         Column("TTFT p50, ms", drop=5),
         Column("TTFT p99, ms"),
@@ -64,6 +64,7 @@ def curve(found: Capacity) -> Table:
     ]
     notes = [
         "p50, p99: adjusted, over all offered requests, a failed one being infinitely late.",
+        "served: of the time in which the middle 80 % of the measured requests ended. tokens/s: by that.",
         "PASS, FAIL: by every run at that load together, with 95 % confidence. *: ended early, once clear.",
     ]
     return Table("Latency by load", columns, [_row(p) for p in found.probes], notes)
@@ -74,7 +75,7 @@ def _row(p: Probe) -> list[str]:
         f"{p.load:.4g}",
         p.verdict + ("*" if p.ended_early else ""),
         str(p.runs),
-        number(p.completed_rps),
+        number(p.served_rps),
         number(p.output_tokens_per_s),
         _late(p, p.ttft_p50_s, 1e3),
         _late(p, p.ttft_p99_s, 1e3),

@@ -10,6 +10,7 @@ from loadgen.report.tables import SOURCES, Column, Table
 if TYPE_CHECKING:
     from loadgen.replicas import Replicas
     from loadgen.sweep import Setting, Sweep
+from loadgen.units import roughly, show_duration
 
 _BAR = 30  # cells of the longest
 
@@ -47,9 +48,12 @@ def _said(plan: Replicas) -> list[str]:
         f"In all {plan.replica_hours:,} replica-hours; {plan.most:,} throughout would be {plan.constant:,}.",
         plan.assumption,
     ]
+    if len(plan.hours) == 1 and plan.curve_s < plan.hour_s:
+        day = f"--hour {show_duration(plan.curve_s / 24)}"
+        said.insert(0, f"The curve lasts {roughly(plan.curve_s)}: read as one hour. If it is a day: {day}.")
     if plan.usd is not None:
         said.insert(
-            2, f"That costs {plan.usd:,.2f} USD, at {plan.usd_per_replica_hour:g} an hour and replica."
+            -1, f"That costs {plan.usd:,.2f} USD, at {plan.usd_per_replica_hour:g} an hour and replica."
         )
     return said
 

@@ -178,7 +178,8 @@ def print_capacity(found: Capacity, console: Console, *, folder: str) -> None:
     for line in picture:
         console.out(line, highlight=False)
     _list(console, "Undecided", found.undecided)
-    _list(console, "Files", [f"{folder} capacity.json, report.md, and a folder a run"])
+    files = "capacity.json, report.md, and a folder a run; unused-*: cut short or not to be trusted"
+    _list(console, "Files", [f"{folder} {files}"])
 
 
 def print_tables(tables: list[Table], console: Console) -> None:

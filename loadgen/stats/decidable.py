@@ -14,6 +14,9 @@ from loadgen.stats.bounds import BLOCKS, clean_n, least, share_bounds
 from loadgen.units import roughly
 from loadgen.workload import lengths
 
+_MEAN = "can PASS only with SLOs of rejection_rate and error_rate beside it"
+_NEVER = "no number of requests can show it; it can only FAIL"
+
 
 @dataclass(frozen=True, slots=True)
 class Needed:
@@ -50,6 +53,28 @@ def needed(slo: Slo, confidence: float = CONFIDENCE) -> Needed | None:
     return Needed(
         clean_n(limit, confidence), least(lambda n: share_bounds(half * n, n, confidence)[0] >= limit)
     )
+
+
+def hopeless(scenario: Scenario, rows: int) -> list[str]:
+    """A line for each SLO that `rows` measured requests cannot show to hold, however they are answered."""
+    load = scenario.load
+    weight = sum(own.weight for own in load.mixture.values())
+    of_classes = {name: (own.slos, rows * own.weight / weight) for name, own in load.classes.items()}
+    said = []
+    for name, (slos, own_rows) in {"": (scenario.slos, float(rows)), **of_classes}.items():
+        promised = promises(slos)
+        bounded = {promise.slo.rate for promise in promised if isinstance(promise.slo, Refused)}
+        for promise in promised:
+            text = f"{name}: {promise.text}" if name else promise.text
+            if isinstance(promise.slo, Mean) and bounded != {*REFUSALS}:
+                said.append(f"{text}: {_MEAN}")
+            is_pooled = isinstance(promise.slo, Within) and bool({*promise.slo.limits} & {*POOLED})
+            need = None if is_pooled else needed(promise.slo, promise.confidence)
+            if need is not None and need.clean is None:
+                said.append(f"{text}: {_NEVER}")
+            elif need is not None and need.clean is not None and own_rows < need.clean:
+                said.append(f"{text}: {own_rows:,.0f} requests cannot show it: it takes {need.clean:,}")
+    return said
 
 
 def sayings(scenario: Scenario, rows: int | None, span_s: float | None) -> list[str]:
@@ -90,7 +115,7 @@ def _of_class(
     for promise in promised:
         text = f"{prefix}{promise.text}"
         if isinstance(promise.slo, Mean) and bounded != {*REFUSALS}:
-            said.append(f"{text}: can PASS only with SLOs of rejection_rate and error_rate beside it")
+            said.append(f"{text}: {_MEAN}")
         said += [f"{text}: {words}" for words in _of(promise, rows, per_row_s, classes)]
     return said
 
@@ -104,7 +129,7 @@ def _of(promise: Promise, rows: int, per_row_s: float | None, classes: list[Requ
     if (need := needed(slo, promise.confidence)) is None:
         return []
     if need.clean is None or need.half is None:
-        return ["no number of requests can show it; it can only FAIL"]
+        return [_NEVER]
     is_pooled = isinstance(slo, Within) and bool({*slo.limits} & {*POOLED})
     each = _gaps_a_request(classes) if is_pooled else 1.0
     if each is None:

@@ -23,7 +23,7 @@ load:
   prompt_tokens: 1
   output_tokens: 100
 """
-QUICK = ["--repeats", "1", "--resolution", "0.3", "--virtual"]
+QUICK = ["--seeds", "1", "--resolution", "0.3", "--virtual"]
 
 
 @pytest.fixture
