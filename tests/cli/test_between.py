@@ -64,26 +64,28 @@ def test_a_slower_side_fails_and_one_of_the_same_passes(tmp_path: Path) -> None:
 
 
 def test_each_run_is_a_folder_and_the_gate_can_be_made_again_from_them(tmp_path: Path) -> None:
-    """One plan, ten runs, each with jitter and salt of its own; the plain gate says the same of them."""
-    gate(tmp_path, "--between", "old", "slow")
+    """One plan, six runs, each with jitter and salt of its own; the plain gate says the same of them."""
+    only = ("--metric", "itl_p50")
+    gate(tmp_path, "--between", "old", "slow", "--repeats", "3", *only)
     found = [json.loads(path.read_text()) for path in sorted((tmp_path / "out").glob("*/*/run.json"))]
-    ends = [f"{side}-{number}" for side in ("old", "slow") for number in range(1, 6)]
+    ends = [f"{side}-{number}" for side in ("old", "slow") for number in range(1, 4)]
     assert ["-".join(header["run_id"].split("-")[-2:]) for header in found] == ends
     assert len({header["plan_digest"] for header in found}) == 1
     assert len({header["salt"] for header in found}) == len(found)
-    assert [header["scenario"]["engine"]["seed"] for header in found] == list(range(10))
+    assert [header["scenario"]["engine"]["seed"] for header in found] == list(range(6))
     first = json.loads((tmp_path / "out" / "gate.json").read_text())
-    again = ["gate", str(tmp_path / "out" / "slow"), "--baseline", str(tmp_path / "out" / "old"), "--json"]
+    slow, old = (str(tmp_path / "out" / side) for side in ("slow", "old"))
+    again = ["gate", slow, "--baseline", old, "--json", *only]
     assert json.loads(CliRunner().invoke(app, again).stdout)["changes"] == first["changes"]
 
 
 def test_a_scenario_says_how_often_and_a_flag_says_it_over_it(tmp_path: Path) -> None:
     """Five times where neither does."""
-    for words, number in ([], 2), (["--repeats", "1"], 1):
+    few = SCENARIO | {"load": LOAD | {"num_requests": 40}}
+    for words, more, number in ([], {}, 5), ([], {"repeats": 2}, 2), (["--repeats", "1"], {"repeats": 2}, 1):
         at = tmp_path / str(number)
-        gate(
-            tmp_path, "--between", "old", "same", "--out", str(at), *words, scenario=SCENARIO | {"repeats": 2}
-        )
+        between = ("--between", "old", "same", "--out", str(at), "--metric", "itl_p50")
+        gate(tmp_path, *between, *words, scenario=few | more)
         assert len(list(at.glob("*/*/run.json"))) == 2 * number
 
 
