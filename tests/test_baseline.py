@@ -137,7 +137,8 @@ def says(**about: Any) -> bytes:
 def forged(**column: Any) -> bytes:
     """Two requests, and something that no run can have been."""
     two = sample_of([(0, 5, 9, 2, 7, 0, 3, 0, [(4, 2)]), (1, 5, 9, 2, 7, 0, 3, 0, [])])
-    return encoded(dataclasses.replace(two, **{name: np.array(column[name]) for name in column}))
+    columns: dict[str, Any] = {name: np.array(values) for name, values in column.items()}
+    return encoded(dataclasses.replace(two, **columns))
 
 
 GOOD = encoded(sample_of([(0, 5, 9, 2, 7, 0, 3, 0, [(4, 2)])]))

@@ -57,7 +57,7 @@ def _explain(trouble: Exception) -> Exit:
     }
     if code := codes.get(type(trouble)):
         said = "; ".join([str(trouble), *getattr(trouble, "__notes__", [])])
-        for line in said.split("\n"):  # what strangers wrote is quoted: GitHub obeys a line that begins with ::
+        for line in said.split("\n"):  # it may quote strangers: GitHub obeys lines that begin with ::
             print(f"loadgen: {printable(line)}", file=sys.stderr)
         return code
     traceback.print_exception(trouble)

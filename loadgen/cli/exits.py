@@ -44,9 +44,7 @@ _OF_VERDICT = {
 
 
 def of_gate(found: Gate) -> Exit:
-    """The code of a gate: that a candidate was interrupted comes before the verdict."""
-    if any(run.interrupted for run in found.candidates):
-        return Exit.INTERRUPTED
+    """The code of a gate: its verdict's. A run that was interrupted makes it INVALID; we were not."""
     return _OF_VERDICT[found.verdict]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadgen.cli import options
-from loadgen.cli.exits import of_gate
+from loadgen.cli.exits import Exit, of_gate
 
 if TYPE_CHECKING:
     from loadgen.baseline import Side
@@ -102,7 +103,11 @@ def gate(
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Did the candidate get slower than the baseline? Exit 1 if so."""
+    """Did the candidate get slower than the baseline?
+
+    Exit codes: 0 no worse, and its SLOs hold; 1 worse, or an SLO fails; 2 they cannot be compared;
+    3 it cannot be told; 4 a run cannot be trusted, or a PASS could not be written where it was asked for.
+    """
     from loadgen.baseline import of_run, runs_in, sides
     from loadgen.cli.words import Words
     from loadgen.scenario import ScenarioError
@@ -132,8 +137,7 @@ def gate(
         noise=sd,
         paired=not unpaired,
     )
-    told(found, words, out=out, junit=junit, markdown=markdown)
-    raise typer.Exit(of_gate(found))
+    raise typer.Exit(told(found, words, out=out, junit=junit, markdown=markdown))
 
 
 def _refuse_stray(ctx: typer.Context) -> None:
@@ -199,25 +203,58 @@ def gated(
 
 def told(
     found: Gate, words: Words, *, out: Path | None = None, junit: Path | None, markdown: Path | None
-) -> None:
-    """Say it wherever it was asked for, and on GitHub where this is a workflow. Raises WriteError."""
+) -> Exit:
+    """Say it wherever it was asked for, and on GitHub where this is a workflow.
+
+    What cannot be written keeps nothing else from being said, and turns a PASS alone into Exit.INVALID: a
+    workflow that looks for it there must not go on.
+    """
     from loadgen.report.github import commands
-    from loadgen.report.junit import junit as as_junit
-    from loadgen.report.markdown import gate_markdown
     from loadgen.report.terminal import print_gate
-    from loadgen.run import as_json, write_whole, writing
+    from loadgen.run import WriteError
+    from loadgen.units import printable
 
     words.show(partial(print_gate, found), found)
-    if out is not None:
-        with writing(out):
-            out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "gate.json", as_json(found))
-    if junit is not None:
-        write_whole(junit, as_junit(found))
-    if markdown is not None:
-        write_whole(markdown, gate_markdown(found).encode())
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with writing(summary), Path(summary).open("a", encoding="utf-8") as file:
-            file.write(gate_markdown(found))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         print(*commands(found), sep="\n", file=sys.stderr)
+    code = of_gate(found)
+    for write in _writes(found, out, junit, markdown):
+        try:
+            write()
+        except WriteError as problem:
+            print(f"loadgen: {printable(str(problem))}", file=sys.stderr)
+            code = code or Exit.INVALID
+    return code
+
+
+def _writes(
+    found: Gate, out: Path | None, junit: Path | None, markdown: Path | None
+) -> Iterator[Callable[[], None]]:
+    """Each raises WriteError."""
+    from loadgen.report.junit import junit as as_junit
+    from loadgen.report.markdown import gate_markdown
+    from loadgen.run import as_json, write_whole
+
+    if out:
+        yield partial(_write_in, out, as_json(found))
+    if junit:
+        yield partial(write_whole, junit, as_junit(found))
+    if markdown:
+        yield partial(write_whole, markdown, gate_markdown(found).encode())
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        yield partial(_append, Path(summary), gate_markdown(found))
+
+
+def _write_in(folder: Path, content: bytes) -> None:
+    from loadgen.run import write_whole, writing
+
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "gate.json", content)
+
+
+def _append(path: Path, text: str) -> None:
+    from loadgen.run import writing
+
+    with writing(path), path.open("a", encoding="utf-8") as file:
+        file.write(text)
