@@ -10,7 +10,7 @@ from loadgen.manners import RequestClass
 from loadgen.scenario import Scenario
 from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Promise, Rate, Refused, Slo, Within, promises
 from loadgen.slo_sets import CONFIDENCE
-from loadgen.stats.bounds import BLOCKS, clean_n, least, share_bounds
+from loadgen.stats.bounds import BLOCKS, least, share_bounds
 from loadgen.units import roughly
 from loadgen.workload import lengths
 
@@ -49,10 +49,11 @@ def needed(slo: Slo, confidence: float = CONFIDENCE) -> Needed | None:
     limit = slo.least if isinstance(slo, Within) else 1 - slo.most
     if limit in (0, 1):
         return Needed(None, None) if limit else Needed(1, 1)
-    half = (1 + limit) / 2
-    return Needed(
-        clean_n(limit, confidence), least(lambda n: share_bounds(half * n, n, confidence)[0] >= limit)
-    )
+
+    def shown_by(share: float) -> int | None:
+        return least(lambda n: share_bounds(share * n, n, confidence)[0] >= limit)
+
+    return Needed(shown_by(1.0), shown_by((1 + limit) / 2))
 
 
 def hopeless(scenario: Scenario, rows: int) -> list[str]:
