@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -87,11 +86,6 @@ def deciding_n(share: float, limit: float, confidence: float = CONFIDENCE) -> in
     if share > limit:
         return least(lambda n: share_bounds(share * n, n, confidence)[0] >= limit)
     return least(lambda n: share_bounds(share * n, n, confidence)[1] < limit) if share < limit else None
-
-
-def clean_n(limit: float, confidence: float = CONFIDENCE) -> int:
-    """How many it takes to show a share of at least `limit` where none misses: ln(0.05) / ln(limit)."""
-    return math.ceil(math.log(1 - confidence) / math.log(limit))
 
 
 def least(holds: Callable[[int], bool]) -> int | None:

@@ -12,7 +12,6 @@ from loadgen.records import Floats
 from loadgen.slo import parse
 from loadgen.stats.bounds import (
     BLOCKS,
-    clean_n,
     deciding_n,
     effective_n,
     least,
@@ -115,7 +114,7 @@ def test_without_a_miss_the_known_numbers_decide(p: float, n: int) -> None:
     slo = parse(f"p{p:g}(ttft) <= 1s")
     need = needed(slo)
     assert need is not None
-    assert need.clean == clean_n(p / 100) == n
+    assert need.clean == n
     assert share_bounds(n, n)[0] >= p / 100 > share_bounds(n - 1, n - 1)[0]
 
 
