@@ -39,6 +39,7 @@ from loadgen.run import Run
 from loadgen.run import load as run_in
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.scenario import load as scenario_in
+from loadgen.slo import Mean, Rate, Slo, parse
 from loadgen.stats import Finding, SloResult, Summary, Verdict, summarize
 from loadgen.stats.figures import GATED, Tolerance
 from loadgen.stats.sample import Sample, sample
@@ -150,11 +151,27 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         found = [f"{f.effect}: {f.text}. {f.remedy}".rstrip(". ") for f in self.findings]
         return "\n".join([self.verdict, *map(_told, self.slos), *found])
 
+    def __repr__(self) -> str:
+        return f"<Judgement: {'; '.join(str(self).splitlines())}>"
+
 
 def _told(r: SloResult) -> str:
-    found = "no figure" if r.value is None else f"found {r.value:.4g} of {r.n:,}"
-    bounds = "" if r.low is None or r.high is None else f", between {r.low:.4g} and {r.high:.4g}"
+    slo = parse(r.slo)
+    found = "no figure" if r.value is None else f"found {_figure(slo, r.value)} of {r.n:,}"
+    bounds = ""
+    if r.low is not None and r.high is not None:
+        bounds = f", between {_figure(slo, r.low)} and {_figure(slo, r.high)}"
     return f"{r.verdict} {r.name}: {found}{bounds}{r.reason and '; '}{r.reason}"
+
+
+def _figure(slo: Slo, value: float) -> str:
+    match slo:
+        case Mean():
+            return f"{value:.4g} s"
+        case Rate():
+            return f"{value:.4g}/s"
+        case _:
+            return f"{100 * value:.4g} %"
 
 
 def judge(run: Run, slos: Sequence[str] | str | None = None) -> Judgement:
@@ -163,18 +180,11 @@ def judge(run: Run, slos: Sequence[str] | str | None = None) -> Judgement:
     slos: instead of the scenario's own (those of its classes stand); None: the scenario's.
     Raises ScenarioError where one cannot be read, or there is none.
     """
-    summary = summarize(run if slos is None else _promising(run, [slos] if isinstance(slos, str) else slos))
+    summary = summarize(run if slos is None else run.promising([slos] if isinstance(slos, str) else slos))
     if summary.verdict is None:
         raise ScenarioError('slos: there is none to judge by: give one, such as "p99(ttft) <= 500ms"')
     against = [finding for finding in summary.findings if finding.effect != "info"]
     return Judgement(verdict=summary.verdict, slos=summary.slos, findings=against)
-
-
-def _promising(run: Run, slos: Sequence[str]) -> Run:
-    scenario = run.header.scenario | {"slos": list(slos)}
-    asked = build(scenario, "judge", unknown="ignore").as_asked()
-    header = msgspec.structs.replace(run.header, scenario=scenario | {"slos": asked["slos"]})
-    return Run(header, run.records, run.torn_lines)
 
 
 def compare(*runs: Run, names: Sequence[str] = ()) -> Comparison:

@@ -229,6 +229,8 @@ def runs_in(path: Path) -> list[Path]:
         return [path]
     if path.suffix == SUFFIX:
         raise ScenarioError(f"{path} is a baseline: a run folder is needed here")
+    if path.is_file():
+        raise ScenarioError(f"{path} is a file, and no run folder: FOLDER/*/ names folders alone")
     if (path / "comparison.json").is_file():
         raise ScenarioError(
             f"{path} holds a run of each variant: name the folder of one, such as {path}/NAME"

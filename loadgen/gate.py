@@ -61,6 +61,34 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     slos: dict[str, list[SloResult]]
     notes: list[str]
 
+    @property
+    def passed(self) -> bool:
+        """Whether nothing got worse by more than is allowed. What cannot be told does not pass."""
+        return self.verdict == "PASS"
+
+    def __str__(self) -> str:
+        """Some lines for whom an assertion failed."""
+        slos = [(run_id, result) for run_id, results in self.slos.items() for result in results]
+        return "\n".join(
+            [
+                *(self.verdict, *self.faults),
+                *(_told(change) for change in self.changes if change.verdict != "PASS"),
+                *(f"{r.verdict} {run}: {r.name}: {r.reason}" for run, r in slos if r.verdict != "PASS"),
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"<Gate: {'; '.join(str(self).splitlines())}>"
+
+
+def _told(c: Change) -> str:
+    if c.change is None:
+        return f"{c.verdict} {c.label}: {c.reason}"
+    worse = (
+        f"{100 * c.change:.1f} {'points' if c.unit == 'share' else '%'} worse, {100 * c.allowed:.1f} allowed"
+    )
+    return f"{c.verdict} {c.label}: {worse}{c.reason and '; '}{c.reason}"
+
 
 def gate(
     candidates: Sequence[Sample],
@@ -187,8 +215,8 @@ def _other_plan(a: Sample, b: Sample) -> str:
     )
     return (
         f"{b.about.run_id} ran another plan ({b.about.plan_digest[:12]}) than {a.about.run_id} "
-        f"({a.about.plan_digest[:12]}): {why}. Run both from one scenario, "
-        "or give --unpaired, which finds only larger changes"
+        f"({a.about.plan_digest[:12]}): {why}. Run both from one scenario; "
+        "not paired (--unpaired), only larger changes can be found"
     )
 
 
@@ -227,6 +255,9 @@ def _notes(candidates: Sequence[Sample], baselines: Sequence[Sample], noise: flo
             f"{100 * ASSUMED_NOISE:.0f} % is assumed for the difference of two. "
             "Several baseline runs would show it."
         )
+    sides = {"candidate": candidates, "baseline": baselines}
+    if over := [role for role, runs in sides.items() if any(s.about.overloaded for s in runs)]:
+        yield f"Overloaded, {' and '.join(over)}: percentiles depend on the run length."
     sources = {s.about.source for s in (*baselines, *candidates)}
     if "virtual" in sources:
         beside = " beside measured ones" if len(sources) > 1 else ""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -135,6 +135,12 @@ class Run:
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
         return value
+
+    def promising(self, slos: Sequence[str]) -> Self:
+        """The same, had the scenario asked for these SLOs. Raises ScenarioError."""
+        scenario = self.header.scenario | {"slos": [*slos]}
+        build(scenario, self.header.run_id, unknown="ignore")
+        return replace(self, header=msgspec.structs.replace(self.header, scenario=scenario))
 
 
 class WriteError(Exception):

@@ -183,8 +183,13 @@ def test_an_assertion_that_fails_says_what_was_found() -> None:
     assert not bad.passed
     lines = str(bad).splitlines()
     assert lines[0] == "FAIL"
-    assert lines[1].startswith("PASS p99(e2e) <= 50ms: found 1 of 400, between 0.99")
-    assert lines[2].startswith("FAIL p99(e2e) <= 30ms: found 0 of 400")
+    assert lines[1].startswith("PASS p99(e2e) <= 50ms: found 100 % of 400, between 99.")
+    assert lines[2].startswith("FAIL p99(e2e) <= 30ms: found 0 % of 400")
+    assert all(line in repr(bad) for line in lines)  # which is what pytest shows
+    assert "\n" not in repr(bad)
+    rates = str(judge(found, ["mean(e2e) <= 50ms", "output_tokens_per_s >= 1"]))
+    assert "found 0.04 s of 400" in rates
+    assert "found 0 %" not in rates
 
 
 def test_too_few_requests_do_not_pass() -> None:

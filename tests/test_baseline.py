@@ -276,6 +276,9 @@ def test_a_run_a_file_a_folder_or_a_name_is_found(tmp_path: Path) -> None:
         found(Path("chatt"))
     with pytest.raises(ScenarioError, match="a run folder is needed here"):
         runs_in(kept[0])
+    (tmp_path / "runs" / "gate.json").write_text("{}")
+    with pytest.raises(ScenarioError, match=r"gate\.json is a file, and no run folder: FOLDER/\*/"):
+        runs_in(tmp_path / "runs" / "gate.json")
     (tmp_path / "runs" / "comparison.json").write_text("{}")
     with pytest.raises(ScenarioError, match="a run of each variant"):
         runs_in(tmp_path / "runs")

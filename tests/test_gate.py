@@ -80,6 +80,35 @@ def test_a_slower_engine_fails_by_what_it_is_slower(runs: dict[str, Taken]) -> N
     assert changes["output_tokens_per_s"].verdict == changes["error_rate"].verdict == "PASS"
 
 
+def test_an_assertion_that_fails_says_what_got_worse(runs: dict[str, Taken]) -> None:
+    """In lines, and in one line where pytest shows the object itself."""
+    found = judged(runs["slow"], runs["a"], runs["b"])
+    assert not found.passed
+    assert str(found).splitlines()[0] == "FAIL"
+    assert "FAIL TPOT mean: 15.0 % worse, 5.0 allowed" in str(found).splitlines()
+    assert "; FAIL TPOT mean: 15.0 % worse" in repr(found)
+    assert judged(runs["same"], runs["a"], runs["b"]).passed
+    cut = judged(about(runs["same"], interrupted=True), runs["a"])
+    assert str(cut).startswith("INVALID\ncandidate same: it did not come to its end")
+    assert "FAIL missed: p90(ttft) <= 1ms" in str(judged(runs["missed"], runs["a"]))
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        (("same",), "Overloaded, candidate: percentiles"),
+        (("a",), "Overloaded, baseline: percentiles"),
+        (("same", "a"), "Overloaded, candidate and baseline: percentiles"),
+        ((), ""),
+    ],
+)
+def test_an_overloaded_side_is_named(runs: dict[str, Taken], of: tuple[str, ...], said: str) -> None:
+    """Its figures would be others had it run longer."""
+    new, old = (about(runs[name], overloaded=name in of) for name in ("same", "a"))
+    noted = [note for note in judged(new, old).notes if note.startswith("Overloaded")]
+    assert [note[: len(said)] for note in noted] == ([said] if said else [])
+
+
 def test_the_same_again_passes(runs: dict[str, Taken]) -> None:
     """Every figure of it; all of them are named, in one order."""
     found = judged(runs["same"], runs["a"], runs["b"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from loadgen import __version__
@@ -19,7 +20,7 @@ def write_kit(repository: Path, server: str | None) -> list[Path]:
     Raises ScenarioError where either is there already, or cannot be written.
     """
     paths = {name: repository / place for name, place in FILES.items()}
-    if there := [str(path) for path in paths.values() if path.exists()]:
+    if there := [str(path) for path in paths.values() if os.path.lexists(path)]:
         raise ScenarioError(f"{' and '.join(there)} would be overwritten: move it away, or change it by hand")
     said = {"SAID_BY_INIT_PACKAGE": f"loadgen=={__version__}", "SAID_BY_INIT_SERVER": server or SERVER}
     for name, path in paths.items():

@@ -16,6 +16,7 @@ def report(
     runs: Annotated[
         list[Path], typer.Argument(help="A run folder, or a comparison's; several runs make a comparison.")
     ],
+    slo: options.Slo = None,
     as_json: options.AsJson = False,
     markdown: Annotated[
         bool,
@@ -29,12 +30,16 @@ def report(
     from loadgen.compare import compare
     from loadgen.report.markdown import comparison_markdown, summary_markdown
     from loadgen.report.terminal import print_comparison, print_summary
-    from loadgen.run import load
+    from loadgen.run import Run, load
     from loadgen.scenario import ScenarioError
     from loadgen.stats import summarize
 
+    def judged(folder: Path) -> Run:
+        run = load(folder)
+        return run.promising([*(run.asked("slos") or ()), *slo]) if slo else run
+
     folders = [folder for given in runs for folder in _of_comparison(given) or [given]]
-    found = {folder.name or str(folder.resolve().name): (folder, load(folder)) for folder in folders}
+    found = {folder.name or str(folder.resolve().name): (folder, judged(folder)) for folder in folders}
     if len(found) != len(folders):
         raise ScenarioError("two of these runs have the same folder name")
     if as_json and markdown:

@@ -8,7 +8,7 @@ import msgspec
 
 from loadgen.gate import metric_of
 from loadgen.scenario import ScenarioError
-from loadgen.stats.figures import METRICS, Tolerance
+from loadgen.stats.figures import METRICS, Tolerance, Unit
 from loadgen.units import duration_s, quoted, rate_rps, share
 
 
@@ -22,9 +22,11 @@ def tolerances_from(texts: Sequence[str]) -> dict[str, Tolerance]:
     own: dict[str, Tolerance] = {}
     for text in texts:
         try:
-            metric, equals, words = text.rpartition("=")
+            metric, equals, words = (word.strip() for word in text.rpartition("="))
+            if metric in own or (for_all and not equals):
+                raise ValueError(f"{metric or 'all'} has one already")
             if equals:
-                own[metric.strip()] = _tolerance(metric.strip(), words)
+                own[metric] = _tolerance(metric, words)
             else:
                 for key, one in METRICS.items():
                     for_all[key] = msgspec.structs.replace(one.tolerance, relative=share(text))
@@ -42,18 +44,18 @@ def noise_from(text: str) -> float:
 
 
 def _tolerance(metric: str, words: str) -> Tolerance:
-    unit, relative, absolute = metric_of(metric).unit, 0.0, 0.0
+    unit, found = metric_of(metric).unit, {"relative": 0.0, "absolute": 0.0}
     for word in map(str.strip, words.split(",")):
-        if word.endswith("%"):
-            relative = share(word)
-        elif unit == "share":
-            absolute = _points(word)
-        else:
-            absolute = duration_s(word) if unit == "s" else rate_rps(word)
-    return Tolerance(relative=relative, absolute=absolute)
+        kind = "relative" if word.endswith("%") else "absolute"
+        if found[kind]:
+            raise ValueError(f"{quoted(word)} is its second {kind} one")
+        found[kind] = share(word) if word.endswith("%") else _absolute(word, unit)
+    return Tolerance(**found)
 
 
-def _points(word: str) -> float:
+def _absolute(word: str, unit: Unit) -> float:
+    if unit != "share":
+        return duration_s(word) if unit == "s" else rate_rps(word)
     if not word.endswith("pp"):
         raise ValueError(f"{quoted(word)} is not percentage points, such as 0.5pp")
     return share(word.removesuffix("pp") + "%")

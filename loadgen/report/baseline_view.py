@@ -25,12 +25,12 @@ def listing(found: dict[Path, Sample]) -> Table:
 def _row(path: Path, s: Sample) -> list[str]:
     about = s.about
     return [
-        path.parent.name,
+        clean(path.parent.name),
         about.run_id,
         f"{s.ok.sum():,} of {len(s):,}",
         SOURCES[about.source],
         clean(str(about.host.get("name", UNDEFINED))),
-        about.versions.get("loadgen", UNDEFINED),
+        clean(about.versions.get("loadgen", UNDEFINED)),
     ]
 
 

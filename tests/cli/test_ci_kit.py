@@ -58,6 +58,16 @@ def test_the_baselines_have_the_name_that_the_gate_looks_for(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("there", FILES.values())
+def test_nothing_is_written_through_a_link(tmp_path: Path, there: Path) -> None:
+    """One that leads nowhere is there too: what it names may lie outside the repository."""
+    (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / there).symlink_to(tmp_path / "outside")
+    with pytest.raises(ScenarioError, match=r"would be overwritten: move it away"):
+        write_kit(tmp_path, None)
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("there", FILES.values())
 def test_nothing_is_overwritten(tmp_path: Path, there: Path) -> None:
     """Where one file is there, neither is written."""
     (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)

@@ -96,11 +96,6 @@ def test_every_key_with_a_flag_exists() -> None:
             assert rest[0] in {f.alias or name for name, f in rooms[room].model_fields.items()}
 
 
-def test_an_empty_folder_name_is_refused() -> None:
-    """--out "" is not the working directory."""
-    assert invoked("run", "quickstart", "--virtual", "--out", "").exit_code == 2
-
-
 def test_help_reads_none_of_the_heavy_libraries() -> None:
     """It starts at once: rooms are read when a command runs."""
     code = (

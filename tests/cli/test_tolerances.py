@@ -29,6 +29,10 @@ def test_a_tolerance_of_one_metric_comes_before_that_of_all() -> None:
         ("ttft=5%", "did you mean ttft_p"),
         ("ttft_p99=20", "--tolerance 'ttft_p99=20'"),
         ("ttft_p99=", "--tolerance 'ttft_p99='"),
+        ("ttft_p99=5%,6%", "'6%' is its second relative one"),
+        ("ttft_p99=20ms,5%,30ms", "'30ms' is its second absolute one"),
+        ("9" * 400 + "%", "is not a finite number"),
+        ("error_rate=" + "9" * 400 + "pp", "is not a finite number"),
         ("error_rate=20ms", "is not percentage points"),
         ("output_tokens_per_s=fast", "--tolerance 'output_tokens_per_s=fast'"),
     ],
@@ -39,6 +43,13 @@ def test_a_wrong_tolerance_is_one_clear_line(text: str, what: str) -> None:
         tolerances_from([text])
     assert what in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("texts", [["5%", "6%"], ["ttft_p99=5%", "3%", "ttft_p99 = 6%"]])
+def test_a_tolerance_is_given_once(texts: list[str]) -> None:
+    """Of all metrics, and of each: neither of two is passed over."""
+    with pytest.raises(ScenarioError, match="has one already"):
+        tolerances_from(texts)
 
 
 def test_noise_is_a_share() -> None:

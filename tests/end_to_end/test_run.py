@@ -202,6 +202,22 @@ def test_the_bundled_server_ends_with_its_client(long: Path, tmp_path: Path) -> 
     raise AssertionError("the bundled server outlived its client")
 
 
+def test_a_run_that_is_there_is_judged_by_further_slos(small: Path, tmp_path: Path) -> None:
+    """Beside what its scenario asked for, which stays what it was; with a run's own codes."""
+    loadgen("run", small, "--virtual", "--out", "a", "--slo", "max(ttft) <= 1h", cwd=tmp_path)
+    kept = (tmp_path / "a" / "run.json").read_bytes()
+    for further, code, verdicts in (
+        ("max(e2e) <= 1h", 0, ["PASS"] * 2),
+        ("max(e2e) <= 1us", 1, ["PASS", "FAIL"]),
+    ):
+        ended = loadgen("report", "a", "--slo", further, "--json", cwd=tmp_path)
+        assert (ended.code, [slo["verdict"] for slo in json.loads(ended.out)["slos"]]) == (code, verdicts)
+    wrong = loadgen("report", "a", "--slo", "max(e2) <= 1s", cwd=tmp_path)
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "slos.1: unknown metric 'e2'" in wrong.err
+    assert (tmp_path / "a" / "run.json").read_bytes() == kept
+
+
 def test_a_report_as_markdown_is_alone_on_stdout(small: Path, tmp_path: Path) -> None:
     """One run's tables, or those of several set side by side, ready to be pasted."""
     for folder in ("a", "b"):
