@@ -230,7 +230,7 @@ def load(folder: Path) -> Capacity:
             )
         return msgspec.json.decode(path.read_bytes(), type=Capacity)
     except (OSError, msgspec.DecodeError) as problem:
-        raise ScenarioError(f"{path}: {problem}") from None
+        raise ScenarioError(f"{path}: {problem}; choose another folder with --out, or remove it") from None
 
 
 def _refuse_other(before: Capacity, now: Capacity, out: Path) -> None:

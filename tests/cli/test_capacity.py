@@ -68,6 +68,16 @@ def test_what_cannot_be_searched_is_a_usage_error(scenario: str, flags: list[str
     assert said in str(done.exception)
 
 
+def test_a_damaged_search_is_a_usage_error(tmp_path: Path, scenario: str) -> None:
+    """With what to do about it."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "capacity.json").write_text('{"schema": 1, "na')
+    asked = ["--slo", "p90(e2e) <= 1s", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, ["capacity", scenario, *QUICK, *asked])
+    assert isinstance(done.exception, ScenarioError)
+    assert str(done.exception).endswith("; choose another folder with --out, or remove it")
+
+
 def of(answer: str, **changes: object) -> Capacity:
     about = {"name": "q", "over": "rate", "unit": "requests/s", "slos": ["p90(ttft) <= 1s"]}
     return Capacity(**about, resolution=0.02, answer=answer, **changes)  # type: ignore[arg-type]

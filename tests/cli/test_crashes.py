@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -68,7 +69,8 @@ def test_every_command_reports_our_own_bug_as_ours(
     monkeypatch.chdir(tmp_path)
     Path("both.yaml").write_text(SCENARIO)
     Path("single.yaml").write_text(SCENARIO[: SCENARIO.index("variants")])
-    monkeypatch.setattr(breaks, bug)
+    place, _, name = breaks.rpartition(".")
+    monkeypatch.setattr(import_module(place), name, bug)
     assert code(monkeypatch, *words) == 70
     err = capsys.readouterr().err
     assert "planted bug" in err
