@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil, inf, log
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -27,7 +28,7 @@ from loadgen.workload import draw
 SCHEMA = 1
 FILE = "capacity.json"
 SEEDS = 3
-WIDE = 0.1  # an interval that is wider, and than the resolution asked for, is no answer
+WIDE = 0.1  # edges that lie so much farther apart than was asked for are no answer
 
 Answer = Literal["BOUNDED", "FAIL", "UNRESOLVED", "INVALID"]
 
@@ -40,7 +41,7 @@ class Capacity(msgspec.Struct, kw_only=True):
     missed first. `knee`: the probed load of the most power, requests served per second over mean E2E.
     `above`: what happens past it all. `per_accelerator`: loads and tokens/s for each of `accelerators`.
 
-    `answer`: BOUNDED between a PASS and a FAIL that lie within the resolution, or 10 % where that is finer;
+    `answer`: BOUNDED between a PASS and a FAIL that lie at most 10 % farther apart than the resolution;
     FAIL where the lowest load tried fails; UNRESOLVED where an edge is not decided; INVALID where no probe
     could be trusted. `reason` says it in words, and what to do. `undecided`: what would decide the UNRESOLVED
     loads next to the edges. `probes` are by load; `requests`: of all of them. `scenario`: as asked, without
@@ -292,7 +293,7 @@ def _answer(found: Capacity, doubtful: list[Probe]) -> tuple[Answer, str]:
     users = found.over == "concurrency"
     if found.low is not None and found.high is not None:
         said = f"passes at {found.low:g} and fails at {found.high:g} {found.unit}"
-        near = found.high <= found.low * (1 + max(found.resolution, WIDE)) * (1 + 1e-9)
+        near = found.high <= found.low * (1 + found.resolution) * (1 + WIDE)
         if near or (users and found.high - found.low <= 1):
             return "BOUNDED", said
         return "UNRESOLVED", f"{said}, and nothing is decided between{_remedy(found, doubtful)}"
@@ -318,14 +319,14 @@ def _doubtful(found: Capacity) -> list[Probe]:
 
 def _remedy(found: Capacity, doubtful: list[Probe]) -> str:
     """How much longer the load is to be for an answer: the need falls with the square of the distance."""
-    wanted = log(1 + max(found.resolution, WIDE) / 2)
+    wanted = log((1 + found.resolution) * (1 + WIDE)) / 3  # half, less what strides leave over
     times = []
     for p in doubtful:
         near = (log(p.load / found.load) / wanted) ** 2 if found.load else 1.0
         if p.n_to_decide and near:
             times.append(near * p.n_to_decide * p.runs / p.requests / found.seeds)
-    if times and min(times) > 1:
-        return f": make the load {ceil(min(times))} times as long (num_requests, or duration)"
+    if times and median(times) > 1:
+        return f": make the load at least {ceil(median(times))} times as long (num_requests, or duration)"
     return f": {doubtful[0].reason}" if doubtful and not times else ""
 
 

@@ -15,7 +15,7 @@ _WALL = 0.1  # so near to what cannot be measured the search goes, from below
 _FOLLOWS = 0.25  # so much of a growth of the load shows in the answers while the server keeps up, at least
 _COARSE = 2  # so much nearer the crossing is looked for by all seeds
 _ALONE = 0.1  # so few in flight in the mean hardly ever meet
-_STRIDES = (2, 4, 8, 16, 32, 64)  # from the crossing outwards, in steps of the resolution
+_STRIDES = (2, 3, 6, 12, 24, 48)  # from the crossing outwards, in steps of the resolution
 
 
 class Spent(Exception):  # noqa: N818  an end, not an error

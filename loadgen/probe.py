@@ -318,7 +318,7 @@ def _judged(runs: list[Run], summaries: list[Summary], *, with_users: bool) -> l
 
 
 def _excess(results: list[SloResult], *, is_behind: bool) -> tuple[float | None, str | None]:
-    known = [(over, r.slo) for r in results if (over := _beyond(r)) is not None]
+    known = [(over, r.name) for r in results if (over := _beyond(r)) is not None]
     excess, limiting = max(known, default=(None, None))
     if is_behind and (excess is None or excess <= 0) and any(_is_of_latency(r) for r in results):
         return _OFF, BEHIND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from math import exp, log
 from pathlib import Path
@@ -18,16 +19,17 @@ from msgspec.structs import replace
 from loadgen import drive
 from loadgen.capacity import Capacity, find_capacity
 from loadgen.client import Stop
-from loadgen.edges import Search, Spent
-from loadgen.looks import Looks
+from loadgen.edges import Search, Spent, crossing, edges
+from loadgen.looks import Looks, _is_steady
 from loadgen.plan import Phase
-from loadgen.probe import Probe, at_concurrency, at_rate, pace_rps
+from loadgen.probe import Probe, _is_behind, _served, _unfit, at_concurrency, at_rate, pace_rps
+from loadgen.records import Outcome
 from loadgen.run import EndedEarly, Run, load
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.pooled import pooled
 from loadgen.workload import draw
-from tests.records import header, ok, run_of
+from tests.records import failed, header, ok, run_of
 
 STEADY: dict[str, Any] = {"num_requests": 40, "warmup_requests": 3}
 LAWS: list[dict[str, Any]] = [
@@ -454,3 +456,189 @@ def test_an_interrupt_ends_the_search_with_what_is_known(tmp_path: Path) -> None
     assert found.interrupted
     assert len(found.probes) == 2
     assert not quick(tmp_path / "c").interrupted
+
+
+# --- what cannot be known -----------------------------------------------------------------------------------
+
+
+def unasked(*_: object) -> Run:
+    raise AssertionError("something was sent")
+
+
+@pytest.mark.parametrize(
+    ("slo", "why"),
+    [
+        ("error_rate <= 0.1%", "156 requests cannot show it: it takes 2,995"),
+        ("p99(ttft) <= 1s", "156 requests cannot show it: it takes 299"),
+        ("rejection_rate <= 0%", "no number of requests can show it"),
+        ("mean(e2e) <= 1s", "can PASS only with SLOs of rejection_rate and error_rate"),
+    ],
+)
+def test_nothing_is_sent_for_an_slo_that_all_seeds_together_cannot_show(slo: str, why: str) -> None:
+    """It would be UNRESOLVED at any load, however high."""
+    found = find_capacity(queue(rows=52, warmup_requests=0), [slo], measure=unasked)
+    assert (found.answer, found.probes) == ("UNRESOLVED", [])
+    assert why in found.reason
+    assert "nothing was sent" in found.reason
+
+
+class Deaf(Curve):
+    """A server that never misses, and answers no more than so many a second."""
+
+    def take(self, load: float, runs: int) -> Probe:
+        probe = super().take(load, runs)
+        return replace(probe, verdict="UNRESOLVED", excess=-1.0, served_rps=min(load, self.edge))
+
+
+@pytest.mark.parametrize(("whole", "most"), [(False, 32), (True, 1024)])
+def test_load_is_not_driven_up_past_what_brings_no_more_answers(whole: bool, most: float) -> None:
+    """At most twice the first load that was not followed; of users, who only wait longer, five doublings."""
+    curve = Deaf(12)
+    searched(curve, whole=whole)
+    assert max(curve.takes) <= most
+
+
+def test_a_search_without_a_miss_says_what_was_answered() -> None:
+    """Requests that wait for ever are no errors: only a limit of a latency would bound the load."""
+    found = find_capacity(queue(8, rows=200), ["error_rate <= 2%"], seeds=1)
+    assert (found.answer, found.load, found.high) == ("UNRESOLVED", None, None)
+    assert "no more than before: limit a latency too" in found.reason
+    assert found.probes[-1].load <= 32
+
+
+class Pitted(Curve):
+    """Somewhere below the crossing nothing can be measured."""
+
+    def take(self, load: float, runs: int) -> Probe:
+        probe = super().take(load, runs)
+        return replace(probe, verdict="INVALID", excess=None) if 9 < load < 11 else probe
+
+
+def test_what_cannot_be_measured_is_no_miss() -> None:
+    """The crossing is sought between what met the SLOs and what did not, on whatever side it lies."""
+    search = searched(Pitted(10, doubt=0.01), start=4)
+    low, high = crossing(search.probes.values())
+    assert low is not None
+    assert high is not None
+    assert low.load <= 9
+    assert high.load >= 11
+
+
+def test_a_fail_counts_however_few_runs_it_is_of() -> None:
+    """And only what passes below every fail is an edge."""
+    runs = [
+        (8.0, "PASS", 3),
+        (10.0, "UNRESOLVED", 3),
+        (11.0, "FAIL", 1),
+        (12.0, "PASS", 3),
+        (13.0, "FAIL", 3),
+    ]
+    probes = [Probe(load=at, verdict=v, folders=["f"] * n, excess=0.0) for at, v, n in runs]  # type: ignore[arg-type]
+    assert edges(probes) == (8.0, 11.0)
+
+
+def test_wide_edges_are_no_answer() -> None:
+    """A hundred requests leave most loads undecided: how many would not, is said."""
+    found = find_capacity(queue(4, rows=120), SLO, seeds=1)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high > 1.13 * found.low
+    assert found.answer == "UNRESOLVED"
+    times = re.search(r"make the load at least (\d+) times as long", found.reason)
+    assert times is not None
+    assert 5 < int(times[1]) < 100  # by hand: about 5,000 tell 87 of 100 from 90
+
+
+def test_served_is_of_the_middle_of_the_ends() -> None:
+    """Eleven answers a second apart, whatever the window: one a second, four tokens each."""
+    run = run_of([ok(i, float(i)) for i in range(11)])
+    assert _served(run) == (pytest.approx(1.0), pytest.approx(4.0))
+    late = run_of([ok(i, i / 10, ttft_s=1.0 + 0.9 * i) for i in range(11)])
+    assert _served(late) == (pytest.approx(1.0), pytest.approx(4.0))
+    assert _is_behind(late, summarize(late))
+    assert not _is_behind(run, summarize(run))
+
+
+def test_a_server_that_is_gone_fails_no_slo() -> None:
+    """What nobody answers tells nothing of a load."""
+    gone = run_of([failed(i, float(i), Outcome.CONNECT_ERROR) for i in range(60)])
+    assert _unfit(gone, summarize(gone)) == "no request reached the server: see whether it still runs"
+    some = run_of([ok(0, 0.0), *(failed(i, float(i), Outcome.CONNECT_ERROR) for i in range(1, 60))])
+    assert _unfit(some, summarize(some)) is None
+
+
+def test_what_could_not_be_trusted_is_measured_again(tmp_path: Path) -> None:
+    """The next time: maybe the machine was busy."""
+    first = quick(tmp_path / "c")
+    path = next((tmp_path / "c").glob("002-*")) / "run.json"
+    header = json.loads(path.read_bytes())
+    path.write_text(json.dumps(header | {"rows_due": header["rows_due"] + 500}))
+    assert quick(tmp_path / "c").load == first.load
+    assert len([*(tmp_path / "c").glob("unused-*-002-*")]) == 1
+
+
+def test_the_price_of_a_million_tokens_is_that_of_the_server_at_the_capacity() -> None:
+    """A dollar an hour over the tokens of an hour; without a target too, and for each GPU of the engine."""
+    cost = {"kind": "roofline", "gpu": "a100-80gb", "gpus": 2, "model": "llama-3-8b"}
+    asked = build(queue(4, rows=400).model_dump(mode="json", by_alias=True) | {"engine": {"cost": cost}})
+    found = find_capacity(asked, ["p90(ttft) <= 100ms"], seeds=1, usd_per_hour=7.2, resolution=0.5)
+    below = max((p for p in found.probes if p.meets and p.load <= (found.load or 0)), key=lambda p: p.load)
+    assert below.output_tokens_per_s is not None
+    assert found.usd_per_million_output_tokens == pytest.approx(2000 / below.output_tokens_per_s)
+    assert found.load is not None
+    assert found.per_accelerator["load"] == pytest.approx(found.load / 2)
+    assert found.per_accelerator["output_tokens_per_s"] == pytest.approx(below.output_tokens_per_s / 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"over": "bogus"},
+        {"resolution": 0},
+        {"resolution": float("nan")},
+        {"seeds": 0},
+        {"most_runs": 0},
+        {"usd_per_hour": float("nan")},
+        {"usd_per_hour": 0.0},
+    ],
+)
+def test_what_no_search_can_be_made_of_is_refused(wrong: dict[str, Any]) -> None:
+    """With its name."""
+    with pytest.raises(ScenarioError, match=f"{next(iter(wrong))}: "):
+        find_capacity(queue(), SLO, **wrong)
+
+
+def test_the_scenarios_repeats_are_the_seeds_at_a_load() -> None:
+    """Unless another number is asked for."""
+    asked = queue(rows=20).model_copy(update={"repeats": 2})
+    slos = ["p99(ttft) <= 1s"]  # which so few cannot show, so that nothing is measured
+    assert find_capacity(asked, slos).seeds == 2
+    assert find_capacity(asked, slos, seeds=4).seeds == 4
+    assert find_capacity(queue(rows=20), slos).seeds == 3
+
+
+def test_other_slos_may_be_asked_of_the_same_folder_and_no_other_load(tmp_path: Path) -> None:
+    """The name alone does not make it the same search."""
+    quick(tmp_path / "c")
+    other = find_capacity(queue(4, rows=120), ["p80(e2e) <= 1h"], out=tmp_path / "c", seeds=1, most_runs=2)
+    assert other.slos == ["p80(e2e) <= 1h"]
+    engine = queue().engine.model_copy(update={"max_sequences": 2})
+    asked = queue(4, rows=120).model_copy(update={"engine": engine})
+    with pytest.raises(ScenarioError, match="in engine"):
+        find_capacity(asked, SLO, out=tmp_path / "c", seeds=1)
+
+
+def test_what_piles_up_above_is_said() -> None:
+    """Twice what one slot can do, and nothing is rejected."""
+    found = find_capacity(queue(8, rows=500), SLO, seeds=1, resolution=0.2)
+    assert found.above is not None
+    assert "pile up" in found.above
+
+
+def test_no_pass_is_told_early_of_requests_that_take_longer_and_longer() -> None:
+    """Though the server keeps up so far."""
+    flat = run_of([ok(i, i / 10) for i in range(400)])
+    rising = run_of([ok(i, i / 10, ttft_s=0.1 + i / 4000) for i in range(400)])
+    kept_up = replace(summarize(flat), overloaded=False)
+    assert _is_steady(flat, kept_up)
+    assert not _is_steady(rising, kept_up)

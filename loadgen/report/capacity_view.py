@@ -6,6 +6,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from loadgen.report.figures import INFINITE, UNDEFINED, number, percent
+from loadgen.report.slo_view import figure
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.slo import POOLED, AllWithin, Mean, Within, parse
 
@@ -52,28 +53,31 @@ def curve(found: Capacity) -> Table:
     columns = [
         Column(found.unit),
         Column("verdict", "label"),
-        Column("runs", drop=4),
-        Column("served /s", drop=3),
-        Column("tokens/s", drop=2),
-        Column("TTFT p50, ms", drop=5),
+        Column("found", drop=1),
+        Column("runs", drop=6),
+        Column("served /s", drop=2),
+        Column("tokens/s", drop=4),
+        Column("TTFT p50, ms", drop=7),
         Column("TTFT p99, ms"),
-        Column("ITL p99, ms", drop=1),
-        Column("E2E p50, s", drop=6),
-        Column("good", drop=8),
-        Column("rejected", drop=7),
+        Column("ITL p99, ms", drop=3),
+        Column("E2E p50, s", drop=8),
+        Column("rejected", drop=5),
     ]
     notes = [
+        f"found: of {found.limiting or 'no SLO'}, the share within it, the mean or the rate.",
         "p50, p99: adjusted, over all offered requests, a failed one being infinitely late.",
         "served: of the time in which the middle 80 % of the measured requests ended. tokens/s: by that.",
         "PASS, FAIL: by every run at that load together, with 95 % confidence. *: ended early, once clear.",
     ]
-    return Table("Latency by load", columns, [_row(p) for p in found.probes], notes)
+    return Table("Latency by load", columns, [_row(p, found.limiting) for p in found.probes], notes)
 
 
-def _row(p: Probe) -> list[str]:
+def _row(p: Probe, limiting: str | None) -> list[str]:
+    found = next((r for r in p.slos if r.name == limiting), None)
     return [
         f"{p.load:.4g}",
         p.verdict + ("*" if p.ended_early else ""),
+        figure(parse(found.slo), found.value, found.n) if found else UNDEFINED,
         str(p.runs),
         number(p.served_rps),
         number(p.output_tokens_per_s),
@@ -81,7 +85,6 @@ def _row(p: Probe) -> list[str]:
         _late(p, p.ttft_p99_s, 1e3),
         number(None if p.itl_p99_s is None else p.itl_p99_s * 1e3),
         _late(p, p.e2e_p50_s, 1),
-        percent(p.attainment, p.requests),
         percent(p.rejection_rate, p.requests),
     ]
 
@@ -122,8 +125,9 @@ def _place(value: float, low: float, high: float, cells: int) -> int:
 
 def _limiting(found: Capacity) -> tuple[str, str]:
     """The figure to draw: that of the metric which is limited."""
+    limiting = next((r.slo for p in found.probes for r in p.slos if r.name == found.limiting), found.limiting)
     try:
-        slo = parse(found.limiting or "")
+        slo = parse(limiting or "")
     except ValueError:
         return "E2E p99", "e2e_p99_s"
     metrics = [*slo.limits] if isinstance(slo, Within) else []

@@ -92,12 +92,13 @@ def _confidences(s: Summary) -> str:
 
 def _row(result: SloResult, *, with_class: bool) -> list[str]:
     slo = parse(result.slo)
-    figures = [_figure(slo, value, result.n) for value in (result.value, result.low, result.high)]
+    figures = [figure(slo, value, result.n) for value in (result.value, result.low, result.high)]
     name = [result.class_ or "all"] if with_class else []
     return [result.slo, *name, result.verdict, *figures, f"{result.n:,}"]
 
 
-def _figure(slo: Slo, value: float | None, n: int) -> str:
+def figure(slo: Slo, value: float | None, n: int) -> str:
+    """`value` as what was found of an SLO: a share of `n`, a mean or a rate."""
     match slo:
         case _ if value is None:
             return UNDEFINED

@@ -172,7 +172,8 @@ def print_capacity(found: Capacity, console: Console, *, folder: str) -> None:
     _headline(console, word, said, VERDICTS.get(word, "bold green"))
     for sentence in capacity_view.sentences(found):
         _sentence(console, sentence)
-    _table(console, capacity_view.curve(found))
+    if found.probes:
+        _table(console, capacity_view.curve(found))
     if picture := capacity_view.picture(found, console.width):
         console.print()
     for line in picture:

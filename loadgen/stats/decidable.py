@@ -138,7 +138,7 @@ def _of(promise: Promise, rows: int, per_row_s: float | None, classes: list[Requ
     clean, half = ceil(need.clean / each), ceil(need.half / each)
     if rows >= half:
         return []
-    often = f"{_many(half, per_row_s)} if half as many miss as it allows"
+    often = f"{_many(half, per_row_s)} if half as many miss as it allows; more where requests queue together"
     if rows >= clean:
         return [f"{rows:,} requests can show it if almost none misses; it takes {often}"]
     return [f"{rows:,} requests cannot show it: it takes {_many(clean, per_row_s)} if none misses, {often}"]

@@ -11,6 +11,7 @@ import pytest
 from loadgen.capacity import Capacity
 from loadgen.cli.app import app
 from loadgen.cli.planning import day, settings
+from loadgen.report.planning_view import hours
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.sweep import ranked, sweep
 
@@ -40,6 +41,19 @@ def test_a_day_is_planned_with_the_lower_edge_of_the_capacity(curve: str) -> Non
     plan = asked.replicas(found(2.5, 2.0, 3.0))
     assert plan is not None
     assert [hour.replicas for hour in plan.hours] == [4, 4]
+
+
+def test_a_day_that_is_squeezed_is_not_silently_one_hour(tmp_path: Path) -> None:
+    """The flag that makes it a day is named, and a day that says how long its hours last is not told."""
+    path = tmp_path / "day.yaml"
+    path.write_text("load: {arrivals: {kind: poisson, rate: 7/s}, duration: 12m}\n")
+    for flag, is_told in ((None, True), ("30s", False)):
+        asked = day(SCENARIO, {"for_": str(path), "hour": flag})
+        assert asked is not None
+        plan = asked.replicas(found(2.5, 2.0, 3.0))
+        assert plan is not None
+        notes = [note for note in hours(plan).notes if "--hour 30s" in note]
+        assert bool(notes) is is_told
 
 
 def test_without_a_load_that_passed_there_is_no_plan(curve: str) -> None:
@@ -177,6 +191,9 @@ def test_a_day_is_told_with_the_capacity_it_rests_on(
     assert [hour["replicas"] for hour in found["replicas"]["hours"]] == [2, 2]
     assert found["replicas"]["usd"] == 12
     assert json.loads(Path("found/replicas.json").read_text()) == found["replicas"]
+    assert (found["replicas"]["schema"], Path("found/report.md").is_file()) == (1, True)
+    per_s = found["capacity"]["usd_per_million_output_tokens"]
+    assert per_s == pytest.approx(3 / 3600 / 25 * 1e6, rel=0.05)  # of one token a request
 
 
 def test_the_best_of_several_settings_is_named(small: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +203,8 @@ def test_the_best_of_several_settings_is_named(small: str, capsys: pytest.Captur
     assert code == 0
     loads = [setting["capacity"]["load"] for setting in found["settings"]]
     assert loads == [pytest.approx(25, rel=0.03), pytest.approx(50, rel=0.03)]
-    assert (found["best"], found["ties"]) == (1, [])
+    assert (found["schema"], found["best"], found["ties"]) == (1, 1, [])
+    assert len([*Path("found").glob("*/report.md")]) == 2
     runs = sorted(Path("found").glob("*/*/run.json"))
     assert told(capsys, *words) == (0, found)
     assert sorted(Path("found").glob("*/*/run.json")) == runs
