@@ -29,49 +29,56 @@ def edges(rows: int) -> NDArray[np.int64]:
     return np.arange(blocks + 1) * rows // max(blocks, 1)
 
 
-def ratio_error(tops: Floats, bottoms: Floats) -> float | None:
-    """The standard error of sum(tops) / sum(bottoms), both in order of time; None for too few rows."""
+def ratio_error(tops: Floats, bottoms: Floats, *, alike: bool = True) -> float | None:
+    """The standard error of sum(tops) / sum(bottoms), both in order of time; None for too few rows.
+
+    `alike`: as in block_error.
+    """
     starts = edges(len(tops))[:-1]
     if not len(starts):
         return None
-    return block_error(np.add.reduceat(tops, starts), np.add.reduceat(bottoms, starts))
+    return block_error(np.add.reduceat(tops, starts), np.add.reduceat(bottoms, starts), alike=alike)
 
 
-def block_error(tops: Floats, bottoms: Floats) -> float | None:
+def block_error(tops: Floats, bottoms: Floats, *, alike: bool = True) -> float | None:
     """As ratio_error, of sums of successive blocks: the larger of what they and what pairs of them show.
 
     Requests in a queue are alike when they are near in time: what they say together is less than their number
-    tells, and blocks show it, by how they differ and by how each is like the next.
+    tells, and blocks show it, by how they differ and by how each is like the next. Without `alike` only by
+    how they differ: where there is a trend, each is like the next, and the more so the surer the trend is.
     """
     if not bottoms.sum():
         return None
-    found = [_error(tops, bottoms)]
+    found = [_error(tops, bottoms, alike)]
     if len(tops) > BLOCKS:
-        found.append(_error(*(column.reshape(-1, 2).sum(1) for column in (tops, bottoms))))
+        found.append(_error(tops.reshape(-1, 2).sum(1), bottoms.reshape(-1, 2).sum(1), alike))
     return max(found)
 
 
-def _error(tops: Floats, bottoms: Floats) -> float:
+def _error(tops: Floats, bottoms: Floats, alike: bool) -> float:
     off, n = tops - tops.sum() / bottoms.sum() * bottoms, len(tops)
     if not (squares := float(off @ off)):
         return 0.0
     lag = float(off[1:] @ off[:-1]) / squares
     lag = min(max(lag + (1 + 3 * lag) / n, 0.0), 0.99)  # of few blocks it comes out too small (Kendall 1954)
+    lag = lag if alike else 0.0
     return float(np.sqrt(n / (n - 1) * squares * (1 + lag) / (1 - lag)) / bottoms.sum())
 
 
 def effective_n(share: float, n: float, error: float | None) -> float:
-    """As many independent ones tell as much; never more than `n`. Of a share of 0 or 1 blocks say nothing."""
+    """As many independent ones tell as much, of 1 to `n`. Of a share of 0 or 1 blocks say nothing."""
     if not error or share in (0.0, 1.0):
         return n
-    return min(n, share * (1 - share) / error**2)
+    return tail_n(n, min(n, share * (1 - share) / error**2))
 
 
-def tail_n(n: float, lower_n: float) -> float:
-    """How many independent ones there may be of `n` at a share of which `lower_n` are, where five times as
-    many values are beyond: in an M/M/1 queue values beyond a high limit come in up to twice as long clusters.
+def tail_n(n: float, seen_n: float) -> float:
+    """How many independent ones there may be of `n` where `seen_n` were seen, if clusters are twice as long.
+
+    So they may be in truth, where the run is a short one; and so they are, in an M/M/1 queue, where a fifth
+    as many values are beyond the limit.
     """
-    return n / (1 + 2 * (n / lower_n - 1))
+    return max(1.0, n / (1 + 2 * (n / seen_n - 1)))
 
 
 def margin(error: float, confidence: float = CONFIDENCE) -> float:

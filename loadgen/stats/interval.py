@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from math import ceil
+from math import ceil, log
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from loadgen.stats.summary import Interval
 
 PERCENTILES = (50, 90, 95, 99)
 _SURE = 0.975  # of each side
+_FEWEST = 16  # independent values: fewer are not even known to be so few
 _STEP = 1e-3  # values as near as this, relative, are taken for one: for the largest of them
 _RESAMPLES = 400
 _CHUNK = 2**20
@@ -54,10 +55,6 @@ class Blocks:
         lower = max(50.0, 100 - 5 * (100 - p))
         below = self._n_at(lower) if lower < p else None
         return 1.0 if below is None else tail_n(self.n, below) / self.n
-
-    def kept_of_median(self) -> float:
-        median = self._n_at(50)
-        return 1.0 if median is None else median / self.n
 
     def _n_at(self, p: float) -> float | None:
         if not len(self.values):
@@ -102,28 +99,50 @@ def intervals(blocks: Blocks) -> dict[str, Interval]:
 def of_percentile(blocks: Blocks, p: float) -> Interval:
     """By order statistics as of so many independent values, and by resampled blocks: the wider on each side.
 
-    Undecided where so few independent values would all lie on one side of it too easily.
+    Undecided where so few independent values would all lie on one side of it too easily. Up to twice as many
+    tell nothing of how far up it may be: what looks like just enough is most often a run of short waits.
     """
-    n = blocks.effective_n(p)
-    if n is None or max(p / 100, 1 - p / 100) ** n > 1 - _SURE:
+    n, share = blocks.effective_n(p), p / 100
+    enough = max(_FEWEST, log(1 - _SURE) / log(max(share, 1 - share)))
+    if n is None or n < enough:
         return Interval()
-    share = p / 100
     low, high = share_bounds(share * n, n, _SURE)
     resampled = blocks.resampled(p)
     aside = ceil(_RESAMPLES * (1 - _SURE))
     lowest = min(blocks.place(low * blocks.n), int(resampled[aside - 1]))
     highest = max(blocks.place(high * blocks.n), int(resampled[-aside]))
+    if n < 2 * enough:
+        highest = len(blocks.values)
     values = [float(blocks.values[at]) if at < len(blocks.values) else None for at in (lowest, highest)]
     return Interval(low=values[0], high=values[1], decided=True)
 
 
 def of_mean(blocks: Blocks) -> Interval:
-    """Of the values that are not infinitely late, by Student's t of block means."""
-    counts = blocks.within[:, -1].astype(float) if len(blocks.values) else np.zeros(0)
-    if (error := block_error(blocks.sums, counts)) is None:
+    """Of the values that are not infinitely late."""
+    if (off := mean_margin(blocks, _SURE)) is None:
         return Interval()
-    mean, off = blocks.sums.sum() / counts.sum(), margin(error, _SURE)
-    return Interval(low=float(mean - off), high=float(mean + off), decided=True)
+    mean = float(blocks.sums.sum() / blocks.within[:, -1].sum())
+    return Interval(low=mean / (1 + off), high=mean / (1 - off) if off < 1 else None, decided=True)
+
+
+def mean_margin(blocks: Blocks, confidence: float, *, alike: bool = True) -> float | None:
+    """The mean, over one more or less of this, is its bound; from 1 on it has none above. None: too few.
+
+    By Student's t of block means; as of no more independent values than tell of a p90, unless a trend is why
+    they are alike (not `alike`), and never fewer than one. Over, as the error of a queue's mean grows with
+    its square: a run of short waits looks surer than it is.
+    """
+    if not len(blocks.values):
+        return None
+    counts = blocks.within[:, -1].astype(float)
+    mean = float(blocks.sums.sum() / counts.sum())
+    times = np.diff(blocks.within.sum(0), prepend=0)
+    if not (spread := float(np.sqrt(times @ (blocks.values - mean) ** 2 / counts.sum()))):
+        return 0.0
+    error = block_error(blocks.sums, counts, alike=alike) or 0.0
+    kept = blocks.kept(90) if alike else 1.0
+    error = min(max(error, spread / float(np.sqrt(counts.sum() * kept))), spread)
+    return float(margin(error, confidence) / mean)
 
 
 def blocks_of(values: Floats) -> Blocks:
@@ -185,16 +204,18 @@ def _bins(values_us: Floats) -> NDArray[np.int64]:
 
 
 def share_interval(
-    hits: Floats, of: Floats, confidence: float, kept: float = 1.0
+    hits: Floats, of: Floats, confidence: float, kept: float = 1.0, *, alike: bool = True
 ) -> tuple[float, float, float]:
     """One-sided bounds of the share of `hits`, of rows in order of due; as of how many independent ones.
 
     `kept`: the part of independent ones by something else of the same requests. It holds for the bound on the
     side of which hits are the rule: misses that are rare come in clusters, and may not have come yet.
+    Without `alike` the other bound takes blocks for independent: a trend is why they are alike.
     """
     n = float(of.sum())
     share = float(hits.sum()) / n
     own = effective_n(share, n, ratio_error(hits, of))
     fewer = min(own, n * kept)
     low = share_bounds(share * fewer, fewer, confidence)[0]
+    own = own if alike else effective_n(share, n, ratio_error(hits, of, alike=False))
     return low, share_bounds(share * own, own, confidence)[1], fewer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.records import Outcome, Records
+from loadgen.records import Floats, Outcome, Records
 from loadgen.run import Run
 from loadgen.stats.flow import in_flight, window_s
 
@@ -14,6 +14,9 @@ FEWEST_ROWS = 50
 ENOUGH_ROWS = 400  # by then a queue at 0.85 of its capacity and one at 1.15 are told apart, 19 times in 20
 GROWING = 0.04  # a share of what comes; at a load of 1.15, in the mean 0.13 of it is left over
 SURELY, ERRORS = 0.01, 2.5  # so much, by so many standard errors, is growth however small or short it is
+BURSTY = (
+    2.0  # of the counts of Poisson arrivals in blocks the variance is as many times the mean, 1 in 200 times
+)
 
 
 def overloaded(run: Run) -> bool | None:
@@ -34,9 +37,24 @@ def _piling_up(r: Records) -> bool | None:
     if len(rows) < FEWEST_ROWS:
         return None
     share, error = left_over(r, rows[np.lexsort((r.index[rows], r.due_s[rows]))])
+    told = len(rows) / burstiness(r.due_s[rows])
+    if told < len(rows):
+        error = max(error, told**-0.5)
     if share - ERRORS * error > SURELY:
         return True
-    return False if share <= GROWING else True if len(rows) >= ENOUGH_ROWS else None
+    return False if share <= GROWING else True if told >= ENOUGH_ROWS else None
+
+
+def burstiness(due_s: Floats) -> float:
+    """How many arrivals tell as much of a load as one of Poisson arrivals; 1 where they may be such.
+
+    What a window happens to be asked for is off the load by sqrt((D + 1) / n) of it, where arrivals have D
+    times the variance of Poisson ones, by their counts in blocks, and answers that of exponential ones. A
+    queue that grew by no more than that is no sign of overload.
+    """
+    counts = np.histogram(due_s, BLOCKS)[0]
+    dispersion = float(counts.var(ddof=1) / counts.mean())
+    return (dispersion + 1) / 2 if dispersion > BURSTY else 1.0
 
 
 def left_over(r: Records, rows: NDArray[np.intp]) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf, log10
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from loadgen.stats import flow
 from loadgen.stats.bounds import BLOCKS, deciding_n, margin, ratio_error, share_bounds
 from loadgen.stats.fluidity import fluidity
 from loadgen.stats.goodput import are_good, limits_by_class, meets
-from loadgen.stats.interval import NONE, Blocks, share_interval
+from loadgen.stats.interval import NONE, Blocks, mean_margin, share_interval
 from loadgen.stats.metrics import (
     EXCUSED,
     gap_columns,
@@ -45,6 +45,7 @@ from loadgen.stats.parts import of_class
 from loadgen.stats.summary import SloResult, Summary, Verdict, worst
 from loadgen.units import roughly
 
+_MOST_TIMES = 100  # no one measures so many times as long to have a figure decided
 _OF_GAPS = {*POOLED, "longest_stall", FLUIDITY}  # not to be judged where ITL is not
 
 
@@ -84,12 +85,13 @@ def _judged(name: str | None, run: Run, texts: list[str], s: Summary, confidence
 
 
 def _result(name: str | None, run: Run, promise: Promise, s: Summary, *, means_stand: bool) -> SloResult:
-    figure = _figure(run, promise)
+    figure = _figure(run, promise, alike=not s.overloaded)
     decide = _by_point if run.asked("policy") == "point" else _verdict
     verdict, reason = decide(promise.slo, figure, s, means_stand=means_stand)
     needed = None
     if verdict == "UNRESOLVED" and not reason:
-        needed = ceil(figure.times * run.records.offered.sum()) if figure.times else None
+        is_near = figure.times is None or figure.times > _MOST_TIMES
+        needed = None if is_near else ceil(figure.times * run.records.offered.sum())
         reason = _undecided(promise.slo, needed, flow.offered_rps(run))
     return SloResult(
         slo=promise.text,
@@ -98,7 +100,7 @@ def _result(name: str | None, run: Run, promise: Promise, s: Summary, *, means_s
         reason="; ".join(filter(None, [reason, _by_mlperf(promise, figure, verdict)])),
         value=figure.value,
         low=figure.low,
-        high=figure.high,
+        high=None if figure.high == inf else figure.high,
         n=figure.n,
         n_effective=figure.n_effective,
         n_to_decide=needed,
@@ -181,52 +183,65 @@ def _undecided(slo: Slo, needed: int | None, offered_rps: float | None) -> str:
     if (isinstance(slo, Within) and slo.least == 1) or (isinstance(slo, Refused) and slo.most == 0):
         return "no number of requests can show it: it can only FAIL"
     if needed is None:
-        return "the figure is too near its limit for any number of requests to decide"
-    time = f", {roughly(needed / offered_rps)} at this rate" if offered_rps else ""
-    return f"too few to tell: about {needed:,} requests would{time}"
+        return "the figure is at its limit: no run of reasonable length decides it"
+    about = _rounded_up(needed)
+    time = f", {roughly(about / offered_rps)} at this rate" if offered_rps else ""
+    return f"too few to tell: it takes about {about:,} requests at least{time}"
+
+
+def _rounded_up(n: int) -> int:
+    """To two digits: it is a guess from a figure that will be another one then."""
+    unit: int = 10 ** max(0, int(log10(n)) - 1)
+    return ceil(n / unit) * unit
 
 
 # --- the figures --------------------------------------------------------------------------------------------
 
 
-def _figure(run: Run, promise: Promise) -> _Figure:
+def _figure(run: Run, promise: Promise, *, alike: bool) -> _Figure:
+    """Not `alike`, as of an overloaded run: a trend is why blocks are. It only gets worse with time, so that
+    for a FAIL, and for no PASS, they count as independent.
+    """
     match promise.slo:
         case Within(limits=limits, least=limit):
             in_time = _in_time(run.records, *_hits(run, limits))
-            return _share(*in_time, limit, promise.confidence, _kept(run, limits, limit))
+            return _share(*in_time, limit, promise.confidence, _kept(run, limits, limit), alike=alike)
         case Refused(rate=rate, most=limit):
             refused = (rejected if rate == "rejection_rate" else erred)(run.records)
             in_time = _in_time(run.records, refused, run.records.offered)
-            return _refused(*in_time, limit, promise.confidence, _blocks(run, "e2e").kept_of_median())
+            return _refused(*in_time, limit, promise.confidence)
         case AllWithin(metric=metric, limit_s=limit):
             hits, of = _hits(run, {metric: Limit(limit)})
             share = float(hits.sum() / of.sum()) if of.any() else None
             return _Figure(share, share, share, int(of.sum()))
         case Mean(metric=metric, limit_s=limit):
-            sums, counts = _in_time(run.records, *_values(run.records, metric))
-            mean = float(sums.sum() / counts.sum()) if counts.any() else None
-            return _ratio(sums, counts, mean, limit, int(counts.sum()), promise.confidence)
+            sums, counts = _values(run.records, metric)
+            if not (n := int(counts.sum())):
+                return _Figure()
+            return _mean(_blocks(run, metric), float(sums.sum()) / n, limit, n, promise.confidence, alike)
         case Rate(rate=rate, least=limit):
             value, tops, seconds = _by_block(run, rate)
             n = int(run.records.offered.sum())
-            return _ratio(tops, seconds, value, limit, n, promise.confidence)
+            return _ratio(tops, seconds, value, limit, n, promise.confidence, alike)
 
 
-def _share(hits: Floats, of: Floats, limit: float, confidence: float, kept: float) -> _Figure:
-    """`kept`: as in share_interval."""
+def _share(
+    hits: Floats, of: Floats, limit: float, confidence: float, kept: float = 1.0, *, alike: bool = True
+) -> _Figure:
+    """`kept` and `alike`: as in share_interval."""
     n = int(of.sum())
     if not n:
         return _Figure()
     share = float(hits.sum()) / n
-    low, high, independent = share_interval(hits, of, confidence, kept)
+    low, high, independent = share_interval(hits, of, confidence, kept, alike=alike)
     needed = deciding_n(share, limit, confidence)
     times = None if needed is None else needed / independent
     return _Figure(share, low, high, n, independent, times)
 
 
-def _refused(hits: Floats, of: Floats, limit: float, confidence: float, kept: float) -> _Figure:
-    """As the share that was not refused; refusals come where the queue is long."""
-    found = _share(of - hits, of, 1 - limit, confidence, kept)
+def _refused(hits: Floats, of: Floats, limit: float, confidence: float) -> _Figure:
+    """As the share that was not refused."""
+    found = _share(of - hits, of, 1 - limit, confidence)
     if found.value is None or found.low is None or found.high is None:
         return found
     return replace(found, value=1 - found.value, low=1 - found.high, high=1 - found.low)
@@ -246,15 +261,25 @@ def _blocks(run: Run, metric: str) -> Blocks:
     return in_blocks(run.records, f"{metric}_s", per_request(run.records)[f"{metric}_s"])
 
 
+def _mean(blocks: Blocks, mean: float, limit: float, n: int, confidence: float, alike: bool) -> _Figure:
+    off = mean_margin(blocks, confidence)
+    below = mean_margin(blocks, confidence, alike=alike)
+    if off is None or below is None:
+        return _Figure(mean, n=n)
+    times = None if mean == limit or not limit else (off / (1 - mean / limit)) ** 2
+    return _Figure(mean, mean / (1 + below), mean / (1 - off) if off < 1 else inf, n, times=times)
+
+
 def _ratio(
-    tops: Floats, bottoms: Floats, value: float | None, limit: float, n: int, confidence: float
+    tops: Floats, bottoms: Floats, value: float | None, limit: float, n: int, confidence: float, alike: bool
 ) -> _Figure:
-    error = ratio_error(tops, bottoms)
-    if value is None or error is None:
+    """Of a rate, which is to be high."""
+    error, above = ratio_error(tops, bottoms), ratio_error(tops, bottoms, alike=alike)
+    if value is None or error is None or above is None:
         return _Figure(value, n=n)
     off = margin(error, confidence)
     times = None if value == limit else (off / (value - limit)) ** 2
-    return _Figure(value, value - off, value + off, n, times=times)
+    return _Figure(value, value - off, value + margin(above, confidence), n, times=times)
 
 
 def _in_time(r: Records, tops: Floats | Mask, bottoms: Floats | Mask) -> tuple[Floats, Floats]:

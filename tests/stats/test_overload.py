@@ -11,7 +11,7 @@ import pytest
 
 from loadgen.records import Outcome
 from loadgen.run import Run
-from loadgen.stats.overload import left_over, overloaded
+from loadgen.stats.overload import burstiness, left_over, overloaded
 from tests.bench import overload as bench
 from tests.records import failed, ok, run_of
 
@@ -79,6 +79,40 @@ def test_engines_are_told_right(engine: str) -> None:
     for load, expected in ((0.85, False), (1.15, True), (2.0, True)):
         asked = {"arrivals": {"kind": "poisson", "rate": capacity_rps * load}, "num_requests": 1000}
         assert overloaded(bench.run_of(knobs, asked, seed=1)) is expected
+
+
+BURSTS: dict[str, dict[str, Any]] = {
+    "gamma": {"kind": "gamma", "rate": 1.0, "cv": 3},
+    "batches": {"kind": "batches", "size": 16, "batch_rate": 1 / 16},
+    "on and off": {"kind": "on_off", "rate": 1.6, "off_rate": 0.4, "on_for": "10s", "off_for": "10s"},
+}
+
+
+def of_bursts(kind: str, load: float, seed: int) -> Run:
+    rate_rps = load * CAPACITY_RPS["continuous"]
+    arrivals = {key: value * rate_rps if "rate" in key else value for key, value in BURSTS[kind].items()}
+    return bench.run_of(bench.ENGINES["continuous"], {"arrivals": arrivals, "num_requests": 1000}, seed)
+
+
+@pytest.mark.parametrize("kind", BURSTS)
+def test_bursts_are_not_taken_for_overload(kind: str) -> None:
+    """At 0.85 of the capacity in a run, a queue grows in them as it would at 1.15 without."""
+    runs = [of_bursts(kind, 0.85, seed) for seed in range(12)]
+    own = [(run.header.window_end_s - run.header.window_start_s) * CAPACITY_RPS["continuous"] for run in runs]
+    below = [overloaded(run) for run, served in zip(runs, own, strict=True) if served > 1000]
+    assert len(below) > 5
+    assert below.count(True) <= 1
+    assert overloaded(of_bursts(kind, 4, 1)) is True
+
+
+def test_poisson_and_even_arrivals_are_not_bursty() -> None:
+    """In 1 of 100 runs at most; batches of 16 have 16 times the variance of single ones."""
+    rng = np.random.default_rng(8)
+    single = [burstiness(np.cumsum(rng.exponential(1, 500))) for _ in range(400)]
+    batches = [burstiness(np.repeat(np.cumsum(rng.exponential(1, 50)), 16)) for _ in range(400)]
+    assert np.mean(np.array(single) > 1) <= 0.01
+    assert burstiness(np.arange(500.0)) == 1
+    assert 7 < np.mean(batches) < 10
 
 
 def test_a_short_run_says_that_it_cannot_tell() -> None:
