@@ -141,7 +141,7 @@ FIGURES = [
 def ran(folder: Path, vary: dict[str, list[Any]], **load: Any) -> list[Ran]:
     found = []
     for cell in cells(asked(vary, **load), "it"):
-        run = drive.simulate(drive.Order(cell.scenario, draw(cell.scenario), folder / cell.name, cell.name))
+        run = drive.simulate(drive.Order(cell.scenario, draw(cell.scenario), folder / cell.name, cell.name[:3]))
         found.append(Ran(cell, drive.conclude(run, folder / cell.name), 0))
     return found
 
