@@ -22,6 +22,7 @@ from loadgen.stats import summarize
 from loadgen.stats.figures import BLOCKS, METRICS, Metric, Unit, figure
 from loadgen.stats.sample import About, Sample, sample
 from loadgen.stats.summary import Summary
+from loadgen.units import quoted
 
 SCHEMA = 1
 FOLDER = Path("baselines")
@@ -111,7 +112,7 @@ def _refuse_bomb(archive: zipfile.ZipFile, most: int) -> None:
 def _header(content: bytes) -> _Header:
     found = msgspec.json.decode(content, type=_Version).schema
     if found != SCHEMA:
-        raise ValueError(f"its schema is {found}, not {SCHEMA}")
+        raise ValueError(f"its schema is {quoted(found)}, not {SCHEMA}")
     return msgspec.json.decode(content, type=_Header)
 
 

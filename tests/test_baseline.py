@@ -154,7 +154,8 @@ HEADER = json.loads(zipfile.ZipFile(io.BytesIO(GOOD)).read("header.json"))
         (GOOD[:200] + b"\xff" + GOOD[201:], "is no baseline"),
         (changed(GOOD, ttft_s=b""), "is no baseline, or not a whole one"),
         (changed(GOOD, header=json.dumps(HEADER | {"schema": 2}).encode()), "its schema is 2, not 1"),
-        (changed(GOOD, header=b"{}"), "its schema is None, not 1"),
+        (changed(GOOD, header=json.dumps(HEADER | {"schema": "1"}).encode()), "its schema is '1', not 1"),
+        (changed(GOOD, header=b"{}"), "its schema is null, not 1"),
         (changed(GOOD, header=b"[1"), "is no baseline that this version of loadgen reads"),
         (
             changed(GOOD, header=json.dumps(HEADER | {"rows": 2}).encode()),

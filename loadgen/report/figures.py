@@ -11,6 +11,7 @@ UNDEFINED = "–"
 INFINITE = "∞"
 
 _ESCAPE = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x1b\x9b]\[?[0-9;:?<=>!]*[ -/]*[@-~]?")
+_COMMAND = re.compile(r":(?=:[a-z].*::)|#(?=#\[)")
 _SPACES = re.compile(r"\s+")
 
 
@@ -59,8 +60,11 @@ def percent(fraction: float | None, n: int) -> str:
 
 
 def clean(text: str, limit: int = 200) -> str:
-    """Server text on one line: no escape sequence, control, bidirectional or unseen mark; cut at `limit`."""
+    """Server text on one line: no escape sequence, control, bidirectional or unseen mark; cut at `limit`.
+
+    Nor a command to GitHub, which could come to stand at the begin of a line where the text is wrapped.
+    """
     plain = _SPACES.sub(" ", _ESCAPE.sub("", text))
     seen = "".join(c for c in plain if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
-    kept = _SPACES.sub(" ", seen).strip()
+    kept = _COMMAND.sub(r"\g<0> ", _SPACES.sub(" ", seen).strip()[: limit + 1])
     return kept if len(kept) <= limit else kept[: limit - 1] + "…"

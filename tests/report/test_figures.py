@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import pytest
@@ -83,6 +84,15 @@ def test_cleaned_text_is_one_harmless_line(text: str, limit: int) -> None:
     assert not [c for c in cleaned if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
     assert len(cleaned) <= limit
     assert clean(cleaned, limit) == cleaned
+
+
+@given(st.text(alphabet="a:# [x\n", max_size=40))
+def test_no_wrapping_of_cleaned_text_makes_a_command_for_github(text: str) -> None:
+    """Wherever the line breaks. An address such as [::1] stays what it is."""
+    cleaned = clean(f"{text}::error file=x::{text}##[error]")
+    assert not re.search(r"::[a-z].*::|##\[", cleaned)
+    assert clean("http://[::1]:8000") == "http://[::1]:8000"
+    assert clean("http://[::ffff:7f00:1]/") == "http://[::ffff:7f00:1]/"
 
 
 @pytest.mark.parametrize(
