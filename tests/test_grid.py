@@ -141,8 +141,9 @@ FIGURES = [
 def ran(folder: Path, vary: dict[str, list[Any]], **load: Any) -> list[Ran]:
     found = []
     for cell in cells(asked(vary, **load), "it"):
-        run = drive.simulate(drive.Order(cell.scenario, draw(cell.scenario), folder / cell.name, cell.name[:3]))
-        found.append(Ran(cell, drive.conclude(run, folder / cell.name), 0))
+        at, run_id = folder / cell.name, cell.name[:3]
+        run = drive.simulate(drive.Order(cell.scenario, draw(cell.scenario), at, run_id))
+        found.append(Ran(cell, drive.conclude(run, at), 0))
     return found
 
 
