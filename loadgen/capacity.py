@@ -102,7 +102,8 @@ def find_capacity(
     by default as its target says: prices a million output tokens. SLOs that the plan cannot show to hold end
     it before anything is measured.
 
-    Raises ScenarioError for a load that cannot be scaled, without SLOs, and for a server without `measure`.
+    Raises ScenarioError for a load that cannot be scaled, without SLOs, and for a server without `measure`;
+    Unreachable where a server is not there any more.
     """
     _refuse_unsound(over, resolution, seeds, most_runs, usd_per_hour)
     if measure is None and scenario.target is not None:

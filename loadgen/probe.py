@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from loadgen.client.unreachable import Unreachable
 from loadgen.drive import Order, conclude
 from loadgen.laws import Arrivals, Closed, Curve, Ramp, Replay, Steps
 from loadgen.laws.scaled import scaled
@@ -206,8 +207,12 @@ class Probing:
             run = self.measure(order, None if repeat else Looks(plan))
             if run.header.interrupted:
                 raise Interrupted
+            summary = conclude(run, folder)
+            if _is_lost(run):
+                where = f"{self.scenario.target.base_url}: " if self.scenario.target else ""
+                raise Unreachable(f"{where}no request reached it at {at:g}: see whether it still runs")
             self._folders[at].append(folder)
-            return run, conclude(run, folder)
+            return run, summary
         self._folders[at].append(folder)
         return load_judged(folder, self.scenario)
 
@@ -244,8 +249,8 @@ def _header(folder: Path) -> RunHeader | None:
     except ScenarioError:
         return None
     about = run.header
-    is_whole = about.complete and not about.interrupted and not about.crashed
-    return about if is_whole and _unfit(run, summarize(run)) is None else None
+    is_whole = about.complete and not about.interrupted and not about.crashed and not _is_lost(run)
+    return about if is_whole and _unfit(summarize(run)) is None else None
 
 
 def load_judged(folder: Path, scenario: Scenario) -> tuple[Run, Summary]:
@@ -259,10 +264,10 @@ def load_judged(folder: Path, scenario: Scenario) -> tuple[Run, Summary]:
 
 
 def _probe(at: float, folders: list[str], made: list[tuple[Run, Summary]], *, with_users: bool) -> Probe:
-    good = [pair for pair in made if _unfit(*pair) is None]
+    good = [pair for pair in made if _unfit(pair[1]) is None]
     early = next((run.header.ended_early.why for run, _ in made if run.header.ended_early), None)
     if not good:
-        why = _unfit(*made[-1]) or ""
+        why = _unfit(made[-1][1]) or ""
         return Probe(load=at, folders=folders, verdict="INVALID", reason=why, ended_early=early)
     runs, summaries = [run for run, _ in good], [summary for _, summary in good]
     results = _judged(runs, summaries, with_users=with_users)
@@ -285,15 +290,16 @@ def _probe(at: float, folders: list[str], made: list[tuple[Run, Summary]], *, wi
     )
 
 
-def _unfit(run: Run, s: Summary) -> str | None:
-    """Why nothing can be made of a run, and what to do; None where it is sound."""
-    for finding in s.findings:
-        if finding.effect == "invalid":
-            return ": ".join(filter(None, [finding.text, finding.remedy]))
+def _unfit(s: Summary) -> str | None:
+    """Why a measurement cannot be trusted, and what to do; None where it can."""
+    invalid = [finding for finding in s.findings if finding.effect == "invalid"]
+    return ": ".join(filter(None, [invalid[0].text, invalid[0].remedy])) if invalid else None
+
+
+def _is_lost(run: Run) -> bool:
+    """Whether no request reached the server: that is no answer to how much it can take."""
     r = run.records
-    if r.measured.any() and (r.has(Outcome.CONNECT_ERROR) | ~r.measured).all():
-        return "no request reached the server: see whether it still runs"
-    return None
+    return len(r) > 0 and bool(r.has(Outcome.CONNECT_ERROR).all())
 
 
 def _is_behind(run: Run, s: Summary) -> bool:

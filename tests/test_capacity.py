@@ -19,17 +19,18 @@ from msgspec.structs import replace
 from loadgen import drive
 from loadgen.capacity import Capacity, find_capacity
 from loadgen.client import Stop
+from loadgen.client.unreachable import Unreachable
 from loadgen.edges import Search, Spent, crossing, edges
 from loadgen.looks import Looks, _is_steady
 from loadgen.plan import Phase
-from loadgen.probe import Probe, _is_behind, _served, _unfit, at_concurrency, at_rate, pace_rps
+from loadgen.probe import Probe, _is_behind, _served, at_concurrency, at_rate, pace_rps
 from loadgen.records import Outcome
 from loadgen.run import EndedEarly, Run, load
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.pooled import pooled
 from loadgen.workload import draw
-from tests.records import failed, header, ok, run_of
+from tests.records import header, ok, run_of
 
 STEADY: dict[str, Any] = {"num_requests": 40, "warmup_requests": 3}
 LAWS: list[dict[str, Any]] = [
@@ -552,19 +553,30 @@ def test_wide_edges_are_no_answer() -> None:
 def test_served_is_of_the_middle_of_the_ends() -> None:
     """Eleven answers a second apart, whatever the window: one a second, four tokens each."""
     run = run_of([ok(i, float(i)) for i in range(11)])
-    assert _served(run) == (pytest.approx(1.0), pytest.approx(4.0))
+    assert _served(run) == pytest.approx((1.0, 4.0))
     late = run_of([ok(i, i / 10, ttft_s=1.0 + 0.9 * i) for i in range(11)])
-    assert _served(late) == (pytest.approx(1.0), pytest.approx(4.0))
+    assert _served(late) == pytest.approx((1.0, 4.0))
     assert _is_behind(late, summarize(late))
     assert not _is_behind(run, summarize(run))
 
 
-def test_a_server_that_is_gone_fails_no_slo() -> None:
-    """What nobody answers tells nothing of a load."""
-    gone = run_of([failed(i, float(i), Outcome.CONNECT_ERROR) for i in range(60)])
-    assert _unfit(gone, summarize(gone)) == "no request reached the server: see whether it still runs"
-    some = run_of([ok(0, 0.0), *(failed(i, float(i), Outcome.CONNECT_ERROR) for i in range(1, 60))])
-    assert _unfit(some, summarize(some)) is None
+def test_a_server_that_is_gone_ends_the_search(tmp_path: Path) -> None:
+    """It fails no SLO: what is known stays, and the search goes on from there once the server is back."""
+    left = iter([False, False, True])
+
+    def measure(order: drive.Order, looks: Looks | None) -> Run:
+        run = drive.simulate(order, looks=looks)
+        if next(left):
+            run.records.outcome[:] = list(Outcome).index(Outcome.CONNECT_ERROR)
+            path = order.folder / "records.jsonl"
+            path.write_bytes(path.read_bytes().replace(b'"outcome":"ok"', b'"outcome":"connect_error"'))
+        return run
+
+    with pytest.raises(Unreachable, match="no request reached it"):
+        quick(tmp_path / "c", measure=measure)
+    assert len(json.loads((tmp_path / "c" / "capacity.json").read_bytes())["probes"]) == 2
+    assert quick(tmp_path / "c").load is not None
+    assert len([*(tmp_path / "c").glob("unused-*")]) == 1
 
 
 def test_what_could_not_be_trusted_is_measured_again(tmp_path: Path) -> None:
