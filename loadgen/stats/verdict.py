@@ -91,7 +91,7 @@ def _result(name: str | None, run: Run, promise: Promise, s: Summary, *, means_s
     needed = None
     if verdict == "UNRESOLVED" and not reason:
         is_near = figure.times is None or figure.times > _MOST_TIMES
-        needed = None if is_near else ceil(figure.times * run.records.offered.sum())
+        needed = None if is_near else max(1, ceil(figure.times * run.records.offered.sum()))
         reason = _undecided(promise.slo, needed, flow.offered_rps(run))
     return SloResult(
         slo=promise.text,
