@@ -16,20 +16,11 @@ if TYPE_CHECKING:
     from loadgen.knobs import Engine
 
 
-def _named(text: str) -> str:
-    """An empty host would be every address of this machine, and an empty model no name."""
-    if not text:
-        raise typer.BadParameter("an empty word names nothing")
-    return text
-
-
 def serve(
     scenario: Annotated[
         str | None, typer.Argument(help="Take the engine of this scenario. Flags are laid over it.")
     ] = None,
-    host: Annotated[
-        str, typer.Option(parser=_named, metavar="HOST", help="Loopback unless told.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(metavar="HOST", help="Loopback unless told.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
     preset: Annotated[
         str | None, typer.Option(help="Start from this system's knobs: loadgen engines lists them.")
@@ -81,7 +72,7 @@ def serve(
         typer.Option("--set", metavar="KEY=VALUE", help="Any knob, such as kv.block_tokens=32; repeatable."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", parser=_named, metavar="NAME", help="The name it answers to.")
+        str | None, typer.Option("--model", metavar="NAME", help="The name it answers to.")
     ] = None,
     engine: Annotated[str | None, typer.Option(help="The whole engine as JSON.", hidden=True)] = None,
     speed: Annotated[float, typer.Option(help="Times faster than the profile: 0.001 to 1e6.")] = 1.0,

@@ -246,11 +246,11 @@ def test_a_word_that_is_no_text_is_refused(flag: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--out", ""], ["--baseline="], ["--baseline", "a", "--junit", ""], ["x", ""]]
+    "words", [["--out", ""], ["--baseline="], ["--baseline", "a", "--junit", ""], ["x", ""], ["--host", ""]]
 )
 def test_an_empty_word_is_refused(words: list[str]) -> None:
-    """A variable that is not set never means the current folder."""
-    with pytest.raises(ScenarioError, match=r"^(--out|--baseline|--junit|x): an empty word$"):
+    """A variable that is not set means neither the current folder nor, as a host, every address."""
+    with pytest.raises(ScenarioError, match=r"^(--out|--baseline|--junit|x|--host): an empty word$"):
         argv.refuse_odd(["gate", *words])
     argv.refuse_odd(["run", "--", "a", "-", "--header=X=", "--slo", "p99(ttft)<=1s"])
 
