@@ -133,7 +133,16 @@ def find_capacity(
             on_probe(probe, found)
 
         start = probing.own_load
-        search = Search(probing.probe, start, resolution, seeds, most_runs, over == "concurrency", told)
+        search = Search(
+            probing.probe,
+            start,
+            resolution,
+            seeds,
+            most_runs,
+            over == "concurrency",
+            _doublings(found),
+            told,
+        )
         try:
             if cannot := _hopeless(asked, seeds):
                 found.reason = f"nothing was sent, since no load could pass: {'; '.join(cannot)}"
@@ -194,6 +203,11 @@ def _promised(scenario: Scenario, slos: Sequence[str]) -> Scenario:
                 f"{promise.text}: more load meets it, so it bounds no load from above: search by the others"
             )
     return asked
+
+
+def _doublings(found: Capacity) -> int:
+    """So often the load is doubled without more answers. Users and sessions may wait and think for long."""
+    return 1 if found.unit == "requests/s" else 5
 
 
 def _unit(scenario: Scenario, over: Over) -> str:
@@ -305,7 +319,7 @@ def _answer(found: Capacity, doubtful: list[Probe]) -> tuple[Answer, str]:
     walls = [p for p in found.probes if p.verdict == "INVALID" and p.load > judged[-1].load]
     if found.high is None and walls:
         return "UNRESOLVED", f"{said} up to what cannot be measured: {walls[0].reason}"
-    if found.high is None and judged[-1].meets and not follows(judged, users=users):
+    if found.high is None and judged[-1].meets and not follows(judged, _doublings(found)):
         served = f"{judged[-1].served_rps or 0:.3g} requests/s were answered at {judged[-1].load:g}"
         remedy = f"{served}, no more than before: limit a latency too, or make the load longer"
         return "UNRESOLVED", f"{said}: {remedy}"

@@ -46,16 +46,12 @@ def edges(probes: Collection[Probe]) -> tuple[float | None, float | None]:
     return max(passes, default=None), high
 
 
-def follows(probes: Collection[Probe], *, users: bool) -> bool:
-    """Whether the highest load that was measured brought more answers than the one before.
-
-    More users of a busy server only wait longer, and may for long: five times are looked back there.
-    """
+def follows(probes: Collection[Probe], doublings: int) -> bool:
+    """Whether the highest load that was measured brought more answers than the one so many before."""
     measured = sorted((p for p in probes if p.excess is not None), key=lambda p: p.load)
-    back = 6 if users else 2
-    if len(measured) < back:
+    if len(measured) <= doublings:
         return True
-    before, last = measured[-back], measured[-1]
+    before, last = measured[-1 - doublings], measured[-1]
     if not before.served_rps or not last.served_rps:
         return False
     return log(last.served_rps / before.served_rps) > _FOLLOWS * log(last.load / before.load)
@@ -73,7 +69,8 @@ def between(low: Probe, high: Probe) -> float:
 class Search:
     """Chooses loads and has them probed (`take`: a load, and how many runs of it), until both edges stand.
 
-    `whole`: loads are whole numbers. `told` hears of every probe, with all there are by then.
+    `whole`: loads are whole numbers. `doublings`: as `follows` takes them, before the load goes no higher.
+    `told` hears of every probe, with all there are by then.
     """
 
     take: Callable[[float, int], Probe]
@@ -82,6 +79,7 @@ class Search:
     seeds: int
     most_runs: int
     whole: bool
+    doublings: int
     told: Callable[[Probe, Collection[Probe]], None]
     probes: dict[float, Probe] = field(default_factory=dict)
 
@@ -136,7 +134,7 @@ class Search:
         if walls := [load for load in self.probes if load > met.load]:
             wall = min(walls)
             return None if self._are_near(met.load, wall, _WALL) else sqrt(met.load * wall)
-        is_vain = met.load >= _LARGEST or not follows(self.probes.values(), users=self.whole)
+        is_vain = met.load >= _LARGEST or not follows(self.probes.values(), self.doublings)
         return None if is_vain else min(2 * met.load, _LARGEST)
 
     def _lower(self) -> float | None:

@@ -152,7 +152,7 @@ class Curve:
 
 
 def searched(curve: Any, start: float = 1.0, **changes: Any) -> Search:
-    asked = {"resolution": 0.02, "seeds": 1, "most_runs": 60, "whole": False} | changes
+    asked = {"resolution": 0.02, "seeds": 1, "most_runs": 60, "whole": False, "doublings": 1} | changes
     search = Search(take=curve.take, start=start, told=lambda *_: None, **asked)
     search.run()
     return search
@@ -491,12 +491,12 @@ class Deaf(Curve):
         return replace(probe, verdict="UNRESOLVED", excess=-1.0, served_rps=min(load, self.edge))
 
 
-@pytest.mark.parametrize(("whole", "most"), [(False, 32), (True, 1024)])
-def test_load_is_not_driven_up_past_what_brings_no_more_answers(whole: bool, most: float) -> None:
+@pytest.mark.parametrize(("doublings", "most"), [(1, 32), (5, 512)])
+def test_load_is_not_driven_up_past_what_brings_no_more_answers(doublings: int, most: float) -> None:
     """At most twice the first load that was not followed; of users, who only wait longer, five doublings."""
     curve = Deaf(12)
-    searched(curve, whole=whole)
-    assert max(curve.takes) <= most
+    searched(curve, doublings=doublings)
+    assert 12 < max(curve.takes) <= most
 
 
 def test_a_search_without_a_miss_says_what_was_answered() -> None:
