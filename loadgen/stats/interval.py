@@ -129,7 +129,7 @@ def mean_margin(blocks: Blocks, confidence: float, *, alike: bool = True) -> flo
     """The mean, over one more or less of this, is its bound; from 1 on it has none above. None: too few.
 
     By Student's t of block means; as of no more independent values than tell of a p90, unless a trend is why
-    they are alike (not `alike`), and never fewer than one. Over, as the error of a queue's mean grows with
+    they are alike (not `alike`). Over, as the error of a queue's mean grows with
     its square: a run of short waits looks surer than it is.
     """
     if not len(blocks.values):
@@ -141,7 +141,7 @@ def mean_margin(blocks: Blocks, confidence: float, *, alike: bool = True) -> flo
         return 0.0
     error = block_error(blocks.sums, counts, alike=alike) or 0.0
     kept = blocks.kept(90) if alike else 1.0
-    error = min(max(error, spread / float(np.sqrt(counts.sum() * kept))), spread)
+    error = max(error, spread / float(np.sqrt(counts.sum() * kept)))
     return float(margin(error, confidence) / mean)
 
 
