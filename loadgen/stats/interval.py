@@ -44,17 +44,21 @@ class Blocks:
     def effective_n(self, p: float) -> float | None:
         """As many independent values tell as much of the `p`-th percentile; None where that cannot be told.
 
-        Of a high one also as a lower one tells it, with more values beyond: long waits come in clusters, and
-        a run that happens to hold few of them looks independent.
+        Of a high one also as a lower one tells it, if clusters are twice as long above: long waits come in
+        clusters, and a run that happens to hold few of them looks independent.
         """
-        own = self._n_at(p)
-        return None if own is None else min(own, self.n * self.kept(p))
+        own, below = self._n_at(p), self._n_below(p)
+        return own if own is None or below is None else min(own, tail_n(self.n, below))
 
     def kept(self, p: float) -> float:
         """The part of independent ones for the `p`-th percentile, as a lower one tells it; 1 without one."""
+        below = self._n_below(p)
+        return 1.0 if below is None else below / self.n
+
+    def _n_below(self, p: float) -> float | None:
+        """At a lower percentile, with five times as many values beyond it; None where there is none."""
         lower = max(50.0, 100 - 5 * (100 - p))
-        below = self._n_at(lower) if lower < p else None
-        return 1.0 if below is None else tail_n(self.n, below) / self.n
+        return self._n_at(lower) if lower < p else None
 
     def _n_at(self, p: float) -> float | None:
         if not len(self.values):
@@ -129,8 +133,8 @@ def mean_margin(blocks: Blocks, confidence: float, *, alike: bool = True) -> flo
     """The mean, over one more or less of this, is its bound; from 1 on it has none above. None: too few.
 
     By Student's t of block means; as of no more independent values than tell of a p90, unless a trend is why
-    they are alike (not `alike`). Over, as the error of a queue's mean grows with
-    its square: a run of short waits looks surer than it is.
+    they are alike (not `alike`). Over, as the error of a queue's mean grows with its square: a run of short
+    waits looks surer than it is.
     """
     if not len(blocks.values):
         return None
@@ -140,8 +144,8 @@ def mean_margin(blocks: Blocks, confidence: float, *, alike: bool = True) -> flo
     if not (spread := float(np.sqrt(times @ (blocks.values - mean) ** 2 / counts.sum()))):
         return 0.0
     error = block_error(blocks.sums, counts, alike=alike) or 0.0
-    kept = blocks.kept(90) if alike else 1.0
-    error = max(error, spread / float(np.sqrt(counts.sum() * kept)))
+    independent = (blocks.effective_n(90) if alike else None) or blocks.n
+    error = max(error, spread / float(np.sqrt(independent)))
     return float(margin(error, confidence) / mean)
 
 
