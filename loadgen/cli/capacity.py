@@ -32,8 +32,8 @@ def capacity(
         typer.Option(help="What is raised: rate, or concurrency (closed loop). Default: what the load has."),
     ] = None,
     resolution: Annotated[
-        float, typer.Option(min=0.001, max=1, help="How near the edges of the answer are sought, as a share.")
-    ] = 0.02,
+        str, typer.Option(metavar="PERCENT", help="How near the edges of the answer are sought.")
+    ] = "2%",
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -103,7 +103,7 @@ def capacity(
     words = Words(as_json, quiet)
     folder = out or drive.RUNS / drive.new_run_id(f"{asked.name}-capacity")
     manner = Manner(words.progress, quiet, not no_preflight)
-    day = planning.day(asked, ctx.params)
+    day, near = planning.day(asked, ctx.params), planning.percentage("--resolution", resolution)
 
     def find(scenario: Scenario, out: Path) -> Capacity:
         return find_capacity(
@@ -111,7 +111,7 @@ def capacity(
             over=over,  # type: ignore[arg-type]
             out=out,
             measure=measuring(manner, virtual=virtual),
-            resolution=resolution,
+            resolution=near,
             seeds=seeds,
             most_runs=most_runs,
             usd_per_hour=usd_per_hour,

@@ -93,21 +93,22 @@ def day(scenario: Scenario, params: dict[str, Any]) -> Day | None:
     price, least = params.get("usd_per_hour"), params.get("replicas_min")
     if price is None and scenario.target is not None:
         price = scenario.target.usd_per_hour
-    headroom = HEADROOM if (text := params.get("headroom")) is None else _share(text)
+    headroom = HEADROOM if (text := params.get("headroom")) is None else percentage("--headroom", text)
     hour_s = positive_s("--hour", params.get("hour")) or HOUR_S
     asked = Day(read(name), hour_s, headroom, 1 if least is None else least, price)
     replicas(asked.curve, 1.0, hour_s=hour_s)  # what is wrong with the curve is said before the search
     return asked
 
 
-def _share(text: str) -> float:
+def percentage(flag: str, text: str) -> float:
+    """`5%` as a share. Raises ScenarioError that names the flag."""
     from loadgen.scenario import ScenarioError
     from loadgen.units import share
 
     try:
         return share(text)
     except ValueError as problem:
-        raise ScenarioError(f"--headroom: {problem}") from None
+        raise ScenarioError(f"{flag}: {problem}") from None
 
 
 def settings(scenario: Scenario, texts: list[str]) -> list[Cell]:

@@ -23,7 +23,7 @@ load:
   prompt_tokens: 1
   output_tokens: 100
 """
-QUICK = ["--seeds", "1", "--resolution", "0.3", "--virtual"]
+QUICK = ["--seeds", "1", "--resolution", "30%", "--virtual"]
 
 
 @pytest.fixture

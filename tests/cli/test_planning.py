@@ -198,7 +198,7 @@ def test_a_day_is_told_with_the_capacity_it_rests_on(
 
 def test_the_best_of_several_settings_is_named(small: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Two slots hold twice what one does; each has its folder, and is not searched anew a second time."""
-    words = [small, "--out", "found", "--resolution", "0.05", "--param", "engine.max_sequences=1,2"]
+    words = [small, "--out", "found", "--resolution", "5%", "--param", "engine.max_sequences=1,2"]
     code, found = told(capsys, *words)
     assert code == 0
     loads = [setting["capacity"]["load"] for setting in found["settings"]]
