@@ -42,8 +42,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     `change`: the relative one, above 0 where it is WORSE; of shares, the difference. `low`, `high`: its 95 %
     interval. `noise`: the relative standard deviation between runs that differ in nothing.
-    `detectable`: the least worsening that would be found 19 times in 20, None above tenfold. `allowed`: the
-    tolerance, as a change. `n`: requests of each run that are compared.
+    `detectable`: the least worsening that would be found 19 times in 20, if the noise is as it seems; None above
+    tenfold. `allowed`: the tolerance, as a change. `n`: requests of each run that are compared.
     """
 
     metric: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, inf, log10
 
+import msgspec
 import numpy as np
 
 from loadgen.records import Floats, Mask, Records
@@ -141,7 +142,8 @@ def _decided(slo: Slo, low: float, high: float) -> Verdict:
 def _by_point(slo: Slo, figure: _Figure, s: Summary, *, means_stand: bool) -> tuple[Verdict, str]:
     """By the figure as if it were sure, which is said, whatever the verdict."""
     sure = replace(figure, low=figure.value, high=figure.value)
-    verdict, reason = _verdict(slo, sure, s, means_stand=means_stand)
+    told = msgspec.structs.replace(s, overloaded=bool(s.overloaded))
+    verdict, reason = _verdict(slo, sure, told, means_stand=means_stand)
     return verdict, reason or "by the figure alone, however few it is of (policy: point)"
 
 
@@ -158,13 +160,20 @@ def _by_mlperf(promise: Promise, figure: _Figure, verdict: Verdict) -> str:
 
 def _doubts(slo: Slo, s: Summary, *, means_stand: bool) -> Iterator[str]:
     """Why what looks like a PASS is none."""
+    if s.interrupted or not s.complete:
+        yield "the run did not come to its end"
     is_throughput = isinstance(slo, Rate) and slo.rate == "output_tokens_per_s"
     if s.closed_loop and not is_throughput:
         yield "a closed loop waits for slow answers, so it passes no SLO of an open one"
     if s.partly_closed_loop and not is_throughput:
         yield "with max_concurrency the loop is partly closed, so it passes no SLO of an open one"
-    if s.overloaded and not is_throughput and not isinstance(slo, Refused):
-        yield "overloaded: the figure depends on the run length"
+    if not is_throughput and not isinstance(slo, Refused):
+        if s.overloaded:
+            yield "overloaded: the figure depends on the run length"
+        elif s.overloaded is None and s.offered_rps is not None:
+            yield "too few requests to tell whether the server keeps up"
+        if s.warmup is not None and s.warmup.settled is False:
+            yield "the run never settled: the figure depends on the run length"
     if isinstance(slo, Mean) and not means_stand:
         yield "a mean is of ok requests: it passes only with SLOs of rejection_rate and error_rate beside it"
 

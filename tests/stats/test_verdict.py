@@ -378,3 +378,28 @@ def test_what_would_take_a_hundred_times_as_long_is_not_asked_for() -> None:
     assert 3000 < near.n_to_decide < 6000
     assert near.reason.startswith("too few to tell: it takes about ")
     assert "00 requests at least" in near.reason
+
+
+def test_a_run_that_did_not_come_to_its_end_passes_nothing() -> None:
+    """What was measured is well within its limit, and may yet be half of the story."""
+    rows = [ok(i, i / 10) for i in range(600)]
+    scenario = {"slos": ["p95(ttft) <= 500ms"]}
+    whole = summarize(run_of(rows, scenario=scenario, window_end_s=60.0))
+    assert whole.verdict == "PASS"
+    for cut in ({"interrupted": True}, {"complete": False}):
+        part = summarize(run_of(rows, scenario=scenario, window_end_s=60.0, **cut))
+        assert part.verdict in ("UNRESOLVED", "INVALID")
+        assert part.slos[0].verdict != "PASS"
+
+
+def test_where_it_cannot_be_told_whether_the_server_keeps_up_no_latency_passes() -> None:
+    """49 requests in a second, all within 500 ms: a server that falls behind would look the same at first."""
+    slos = ["p50(ttft) <= 500ms", "rejection_rate <= 10%"]
+    few, enough = (
+        summarize(run_of([ok(i, i / 49) for i in range(n)], scenario={"slos": slos}, window_end_s=n / 49))
+        for n in (49, 490)
+    )
+    assert few.overloaded is None
+    assert [result.verdict for result in few.slos] == ["UNRESOLVED", "PASS"]
+    assert "whether the server keeps up" in few.slos[0].reason
+    assert [result.verdict for result in enough.slos] == ["PASS", "PASS"]

@@ -41,7 +41,7 @@ STEP = [5.0, 4.0] * 20 + [1.0, 2.0] * 80  # 40 slow ones, then 160 as it goes on
 def by_definition(series: Floats) -> int:
     """MSER-5 as White wrote it: for each truncation, the marginal standard error of what is left, capped."""
     n = len(series) // 5 * 5
-    series = np.minimum(series, np.floor(1e6 * np.median(series[n // 2 : n])) / 1e6)
+    series = np.minimum(series, np.floor(2e6 * np.median(series[n // 2 : n])) / 1e6)
     batches = [float(np.mean(series[i : i + 5])) for i in range(0, len(series) // 5 * 5, 5)]
     errors = [np.var(batches[d:]) / len(batches[d:]) for d in range(len(batches) // 2 + 1)]
     return 5 * int(np.argmin(np.round(errors, 9)))
@@ -62,16 +62,25 @@ def test_a_queue_that_is_steady_from_the_start_loses_next_to_nothing(load: float
     cuts = [cut_of(np.round(queue, 6)) for queue in queues]
     kept = np.mean([queue[cut:].mean() for queue, cut in zip(queues, cuts, strict=True)])
     assert np.mean(cuts) < 50
-    assert 0.99 < kept / np.mean(queues) < 1.06
+    assert 0.985 < kept / np.mean(queues) < 1.03
+
+
+def test_a_cold_start_is_left_out_whatever_its_values_are() -> None:
+    """A hundred of ten times the latency: constant ones, and ones that vary as exponential ones do."""
+    assert cut_of(np.array([10.0] * 100 + [1.0] * 300)) == 100
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        series = np.round(rng.exponential(1.0, 600) * np.where(np.arange(600) < 60, 10.0, 1.0), 6)
+        assert 54 <= cut_of(series) < 120
 
 
 def test_what_an_empty_queue_begins_with_is_left_out() -> None:
-    """At load 0.9 the mean of 1,000 from empty is 11 % too small: a third of that is mended."""
+    """At load 0.9 the mean of 1,000 from empty is 11 % too small: some of that is mended."""
     rng = np.random.default_rng(6)
     queues = [np.round(sojourns(rng, 1000, 0.9, empty=True), 6) for _ in range(300)]
     raw, cut = np.mean(queues), np.mean([queue[cut_of(queue) :].mean() for queue in queues])
     assert raw < 9
-    assert (10 - raw) * 0.7 > 10 - cut
+    assert raw * 1.01 < cut < 10
 
 
 @pytest.mark.parametrize("value_s", [0.1, 1 / 3, 1799.999999])
@@ -90,7 +99,10 @@ def test_the_slow_beginning_is_left_out_of_every_figure() -> None:
     assert (s.window_start_s, s.window_end_s, s.offered_rps) == (40.0, 200.0, 1.0)
     assert s.certificate is not None
     assert s.certificate.sent == 200  # all of the plan was sent as asked
-    assert "after 40 requests of warm-up (by MSER-5 of E2E, capped at its median)" in summary_view.identity(s)
+    assert (
+        "after 40 requests of warm-up (by MSER-5 of E2E, capped at twice its median)"
+        in summary_view.identity(s)
+    )
 
 
 def test_every_reader_of_a_run_leaves_out_the_same() -> None:
