@@ -16,7 +16,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -180,11 +180,17 @@ def judge(run: Run, slos: Sequence[str] | str | None = None) -> Judgement:
     slos: instead of the scenario's own (those of its classes stand); None: the scenario's.
     Raises ScenarioError where one cannot be read, or there is none.
     """
-    summary = summarize(run if slos is None else run.promising([slos] if isinstance(slos, str) else slos))
+    summary = summarize(run if slos is None else run.promising(_listed(slos)))
     if summary.verdict is None:
         raise ScenarioError('slos: there is none to judge by: give one, such as "p99(ttft) <= 500ms"')
     against = [finding for finding in summary.findings if finding.effect != "info"]
     return Judgement(verdict=summary.verdict, slos=summary.slos, findings=against)
+
+
+def _listed(slos: Sequence[str] | str) -> list[str]:
+    if not isinstance(slos, Iterable):
+        raise ScenarioError(f'slos: {slos!r} is none: give some, such as "p99(ttft) <= 500ms"')
+    return [slos] if isinstance(slos, str) else [*slos]
 
 
 def compare(*runs: Run, names: Sequence[str] = ()) -> Comparison:
@@ -249,7 +255,7 @@ def _sides(given: Run | Path | str | Sequence[Run | Path | str]) -> Iterator[tup
 
 def find_capacity(
     scenario: Asked,
-    slos: Sequence[str] = (),
+    slos: Sequence[str] | str = (),
     out: Path | str | None = None,
     *,
     over: Over | None = None,
@@ -284,7 +290,7 @@ def find_capacity(
 
     return search(
         asked,
-        slos,
+        _listed(slos),
         over=over,
         out=None if out is None else Path(out),
         measure=measured if asked.target else None,

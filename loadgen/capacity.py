@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil, inf, log
+from numbers import Integral, Real
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from loadgen import drive
+from loadgen.client.unreachable import Unreachable
 from loadgen.drive import Order
 from loadgen.edges import Search, Spent, between, crossing, edges, follows, settled
 from loadgen.laws import Closed
@@ -103,7 +105,7 @@ def find_capacity(
     it before anything is measured.
 
     Raises ScenarioError for a load that cannot be scaled, without SLOs, and for a server without `measure`;
-    Unreachable where a server is not there any more.
+    Unreachable where a server is not there any more: twice, at one load, ten requests in a row found none.
     """
     _refuse_unsound(over, resolution, seeds, most_runs, usd_per_hour)
     if measure is None and scenario.target is not None:
@@ -151,6 +153,10 @@ def find_capacity(
         except (Interrupted, KeyboardInterrupt):  # the second between two runs
             found.interrupted = True
             found.reason = f"interrupted: {found.reason}"
+        except Unreachable as gone:
+            found.reason = f"{gone}"
+            _write(found, folder)
+            raise
         except Spent:
             found.reason += f"; the {most_runs} runs allowed are spent (most_runs)"
         _write(found, folder)
@@ -166,14 +172,18 @@ def _refuse_unsound(
 ) -> None:
     rules = [
         ("over", over in (None, "rate", "concurrency"), over, "rate or concurrency"),
-        ("resolution", 0.001 <= resolution <= 1, resolution, "a share from 0.001 to 1"),
-        ("seeds", seeds is None or 1 <= seeds <= 100, seeds, "from 1 to 100"),
-        ("most_runs", 2 <= most_runs <= 1000, most_runs, "from 2 to 1,000"),
-        ("usd_per_hour", usd_per_hour is None or 0 < usd_per_hour < inf, usd_per_hour, "above 0"),
+        ("resolution", _is_in(resolution, 0.001, 1), resolution, "a share from 0.001 to 1"),
+        ("seeds", seeds is None or _is_in(seeds, 1, 100, Integral), seeds, "a whole number from 1 to 100"),
+        ("most_runs", _is_in(most_runs, 2, 1000, Integral), most_runs, "a whole number from 2 to 1,000"),
+        ("usd_per_hour", usd_per_hour is None or _is_in(usd_per_hour, 1e-9, 1e9), usd_per_hour, "above 0"),
     ]
     for name, is_sound, value, rule in rules:
         if not is_sound:
             raise ScenarioError(f"{name}: {value!r}: choose {rule}")
+
+
+def _is_in(value: Any, low: float, high: float, kind: Any = Real) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high
 
 
 def _hopeless(asked: Scenario, seeds: int) -> list[str]:
@@ -340,9 +350,11 @@ def _remedy(found: Capacity, doubtful: list[Probe]) -> str:
         near = (log(p.load / found.load) / wanted) ** 2 if found.load else 1.0
         if p.n_to_decide and near:
             times.append(near * p.n_to_decide * p.runs / p.requests / found.seeds)
+    if 2 * len(times) < len(doubtful):  # no figure keeps most of them undecided
+        return f": {next(p.reason for p in doubtful if not p.n_to_decide)}"
     if times and median(times) > 1:
         return f": make the load at least {ceil(median(times))} times as long (num_requests, or duration)"
-    return f": {doubtful[0].reason}" if doubtful and not times else ""
+    return ""
 
 
 def _knee(probes: Collection[Probe]) -> float | None:
@@ -359,8 +371,9 @@ def _above(found: Capacity) -> str | None:
         return None
     p = min(past, key=lambda p: abs(p.load - 2 * edge))
     where = f"at {p.load:g} {found.unit}"
-    if p.rejection_rate:
-        return f"{where} {p.rejection_rate:.1%} are rejected"
+    shares = {"are rejected": p.rejection_rate, "fail": p.error_rate}
+    if told := [f"{share:.1%} {word}" for word, share in shares.items() if share]:
+        return f"{where} {' and '.join(told)}"
     if p.overloaded:
         return f"{where} requests pile up: latencies grow for as long as the load goes on"
     return f"{where} answers come late, and nothing shows yet that requests pile up or are rejected"

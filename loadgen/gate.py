@@ -107,6 +107,7 @@ def gate(
     any of these that cannot be, where a side is empty or a run is given twice, and, if `paired`, where the
     runs are not of one plan.
     """
+    metrics = tuple(metrics)
     refuse_senseless(tolerances, noise, metrics)
     _refuse(candidates, baselines, paired)
     faults = [*_faults(candidates, baselines, summaries)]
@@ -178,18 +179,22 @@ def refuse_senseless(
     tolerances: Mapping[str, Tolerance], noise: float | None, metrics: Sequence[str]
 ) -> None:
     """Raises ScenarioError for an unknown metric, and for what cannot be allowed, or be noise."""
+    if not metrics:
+        raise ScenarioError("metrics: a gate of none tells nothing: give one at least, such as ttft_p99")
     for name in (*metrics, *tolerances):
         metric_of(name)
     for name, tolerance in tolerances.items():
+        if not isinstance(tolerance, Tolerance):
+            raise ScenarioError(f"the tolerance of {name} is {tolerance!r}: write Tolerance(relative=0.05)")
         for kind in ("relative", "absolute"):
             _refuse_unreal(f"the {kind} tolerance of {name}", getattr(tolerance, kind))
     if noise is not None:
         _refuse_unreal("noise", noise)
 
 
-def _refuse_unreal(what: str, value: float) -> None:
-    if not 0 <= value < inf:
-        raise ScenarioError(f"{what} is {value}: it is a number from 0 on, 0.05 being 5 %")
+def _refuse_unreal(what: str, value: Any) -> None:
+    if not (isinstance(value, int | float) and 0 <= value < inf):
+        raise ScenarioError(f"{what} is {value!r}: it is a number from 0 on, 0.05 being 5 %")
 
 
 def _refuse(candidates: Sequence[Sample], baselines: Sequence[Sample], paired: bool) -> None:

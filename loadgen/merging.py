@@ -22,14 +22,16 @@ def merge(runs: Sequence[Run]) -> Run:
     """The whole run of which `runs` are the shards; its rows are in order of index.
 
     A shard's header tells of the whole plan (digest, rows, window), and of its own part what fell due and
-    what was not sent. Raises ScenarioError where shards are not of one plan, a row is in two of them, or one
-    is in none.
+    what was not sent. Raises ScenarioError where shards are not of one plan, some are simulated and some
+    measured, a row is in two of them, or one is in none.
     """
     if not runs:
         raise ScenarioError("there are no shards to merge")
     runs = sorted(runs, key=lambda run: msgspec.json.encode(run.header))
     for name in _OF_THE_PLAN:
         _refuse_different(name, [run.header for run in runs])
+    if len({run.header.source == "virtual" for run in runs}) > 1:
+        raise ScenarioError("some shards are simulated and some measured: merge either")
     records = Records.joined([run.records for run in runs])
     records = records.at(np.argsort(records.index, kind="stable"))
     torn = sum(run.torn_lines for run in runs)
@@ -63,7 +65,7 @@ def _header(shards: list[RunHeader]) -> RunHeader:
     healths = [shard.health for shard in shards]
     return msgspec.structs.replace(
         shards[0],
-        source="merged",
+        source="virtual" if shards[0].source == "virtual" else "merged",
         complete=all(shard.complete for shard in shards),
         interrupted=any(shard.interrupted for shard in shards),
         crashed=next((shard.crashed for shard in shards if shard.crashed), None),

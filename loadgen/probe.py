@@ -23,6 +23,7 @@ from loadgen.run import Run, RunHeader, load
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.slo import AllWithin, Mean, Rate, Refused, Within, parse
 from loadgen.stats import summarize
+from loadgen.stats.outcomes import messages
 from loadgen.stats.pooled import pooled
 from loadgen.stats.summary import SloResult, Summary, Verdict
 from loadgen.stats.verdict import judge, overall
@@ -30,7 +31,9 @@ from loadgen.stats.verdict import judge, overall
 Over = Literal["rate", "concurrency"]
 Measure = Callable[[Order, Looks | None], Run]
 BEHIND = "the server does not keep up"
+FAILING = "requests fail"
 _OFF = 0.05  # an excess that is known by its sign alone
+_CUT_OFF = 10  # so many requests in a row without a connection: the server was away, whatever the load
 _BEHIND = 0.9  # so much slower than they came requests end, where too few of them tell more
 
 
@@ -199,22 +202,23 @@ class Probing:
         plan = draw(scenario)
         word = f"{self.over}={at:g}-seed{scenario.seed}"
         folder = self._kept(word, scenario, plan.digest())
-        if folder is None:
-            before = (int(path.name[:3]) for path in self.out.glob("[0-9][0-9][0-9]-*=*-seed*"))
-            number = 1 + max(before, default=0)
+        if folder is not None:
+            self._folders[at].append(folder)
+            return load_judged(folder, self.scenario)
+        for _ in range(2):  # a server that was away may be back
+            number = 1 + len([*self.out.glob("*[0-9][0-9][0-9]-*=*-seed*")])
             folder = self.out / f"{number:03}-{word}"
             order = Order(scenario, plan, folder, f"{self.run_id}-{number:03}", self.command)
             run = self.measure(order, None if repeat else Looks(plan))
             if run.header.interrupted:
                 raise Interrupted
             summary = conclude(run, folder)
-            if _is_lost(run):
-                where = f"{self.scenario.target.base_url}: " if self.scenario.target else ""
-                raise Unreachable(f"{where}no request reached it at {at:g}: see whether it still runs")
-            self._folders[at].append(folder)
-            return run, summary
-        self._folders[at].append(folder)
-        return load_judged(folder, self.scenario)
+            if (cut_off := _cut_off(run)) is None:
+                self._folders[at].append(folder)
+                return run, summary
+            _set_aside(folder)
+        where = f"{self.scenario.target.base_url}: " if self.scenario.target else ""
+        raise Unreachable(f"{where}at a {self.over} of {at:g}, twice, {cut_off}: see whether it still runs")
 
     def _at(self, at: float, repeat: int) -> Scenario:
         """The scenario at a load; a repeat has the next seed, of its plan and of its engine."""
@@ -233,13 +237,17 @@ class Probing:
             return None
         header = _header(folder)
         if header is None:
-            folder.rename(folder.with_name(f"unused-{token_hex(3)}-{folder.name}"))
+            _set_aside(folder)
             return None
         was, asked = header.scenario, scenario.as_asked()
         same = header.plan_digest == digest and was | {"slos": 0} == asked | {"slos": 0}
         if not same or (header.ended_early is not None and was["slos"] != asked["slos"]):
             raise ScenarioError(f"{folder} is a probe of another scenario: choose another folder with --out")
         return folder
+
+
+def _set_aside(folder: Path) -> None:
+    folder.rename(folder.with_name(f"unused-{token_hex(3)}-{folder.name}"))
 
 
 def _header(folder: Path) -> RunHeader | None:
@@ -249,7 +257,7 @@ def _header(folder: Path) -> RunHeader | None:
     except ScenarioError:
         return None
     about = run.header
-    is_whole = about.complete and not about.interrupted and not about.crashed and not _is_lost(run)
+    is_whole = about.complete and not about.interrupted and not about.crashed and _cut_off(run) is None
     return about if is_whole and _unfit(summarize(run)) is None else None
 
 
@@ -270,8 +278,12 @@ def _probe(at: float, folders: list[str], made: list[tuple[Run, Summary]], *, wi
         why = _unfit(made[-1][1]) or ""
         return Probe(load=at, folders=folders, verdict="INVALID", reason=why, ended_early=early)
     runs, summaries = [run for run, _ in good], [summary for _, summary in good]
-    results = _judged(runs, summaries, with_users=with_users)
+    whole = _together(summaries, with_users=with_users)
+    results = judge(pooled(runs), whole)
     excess, limiting = _excess(results, is_behind=any(map(_is_behind, runs, summaries)))
+    figures = _figures(runs, summaries)
+    if _fail_alone(limiting, results, figures["error_rate"]):
+        limiting = FAILING
     verdict = overall(results)
     assert verdict is not None
     return Probe(
@@ -283,10 +295,10 @@ def _probe(at: float, folders: list[str], made: list[tuple[Run, Summary]], *, wi
         limiting=limiting,
         slos=results,
         ended_early=early,
-        overloaded=any(s.overloaded for s in summaries),
+        overloaded=whole.overloaded,
         requests=sum(s.offered for s in summaries),
         n_to_decide=max((r.n_to_decide for r in results if r.n_to_decide), default=None),
-        **_figures(runs, summaries),
+        **figures,
     )
 
 
@@ -296,10 +308,19 @@ def _unfit(s: Summary) -> str | None:
     return ": ".join(filter(None, [invalid[0].text, invalid[0].remedy])) if invalid else None
 
 
-def _is_lost(run: Run) -> bool:
-    """Whether no request reached the server: that is no answer to how much it can take."""
-    r = run.records
-    return len(r) > 0 and bool(r.has(Outcome.CONNECT_ERROR).all())
+def _cut_off(run: Run) -> str | None:
+    """What befell many requests in a row without a connection, or all: no answer to how much a server takes.
+
+    None where no such thing did. Single ones that fail under load are an answer.
+    """
+    offered = run.records.only(run.records.offered)
+    r = offered.at(np.argsort(offered.due_s, kind="stable"))
+    lost = r.has(Outcome.CONNECT_ERROR, Outcome.BROKEN)
+    longest = int(np.diff(np.flatnonzero(np.r_[True, ~lost, True])).max()) - 1
+    if longest < min(_CUT_OFF, max(len(r), 1)):
+        return None
+    said = "; ".join(text for text, _ in messages(r.only(lost)))
+    return f"{longest} requests in a row had no connection ({said})"
 
 
 def _is_behind(run: Run, s: Summary) -> bool:
@@ -311,16 +332,16 @@ def _is_behind(run: Run, s: Summary) -> bool:
     return came is not None and ended is not None and ended < _BEHIND * came
 
 
-def _judged(runs: list[Run], summaries: list[Summary], *, with_users: bool) -> list[SloResult]:
-    """The SLOs of all runs together. Over users, what is searched is what a closed loop of so many gets."""
-    whole = msgspec.structs.replace(
+def _together(summaries: list[Summary], *, with_users: bool) -> Summary:
+    """What of all runs bears on SLOs. Over users, what is searched is what a closed loop of so many gets."""
+    known = {s.overloaded for s in summaries}
+    return msgspec.structs.replace(
         summaries[0],
-        overloaded=any(s.overloaded for s in summaries),
+        overloaded=True if True in known else None if None in known else False,
         closed_loop=summaries[0].closed_loop and not with_users,
         itl_valid=all(s.itl_valid for s in summaries),
         findings=[finding for s in summaries for finding in s.findings],
     )
-    return judge(pooled(runs), whole)
 
 
 def _excess(results: list[SloResult], *, is_behind: bool) -> tuple[float | None, str | None]:
@@ -329,6 +350,12 @@ def _excess(results: list[SloResult], *, is_behind: bool) -> tuple[float | None,
     if is_behind and (excess is None or excess <= 0) and any(_is_of_latency(r) for r in results):
         return _OFF, BEHIND
     return excess, limiting
+
+
+def _fail_alone(limiting: str | None, results: list[SloResult], error_rate: float | None) -> bool:
+    """Whether requests that failed miss that limit of a latency, however quick the others were."""
+    slo = next((parse(r.slo) for r in results if r.name == limiting and r.class_ is None), None)
+    return isinstance(slo, Within) and error_rate is not None and error_rate > 1 - slo.least
 
 
 def _is_of_latency(result: SloResult) -> bool:

@@ -206,6 +206,8 @@ def test_the_scenarios_own_slos_are_judged_by_where_no_others_are_given() -> Non
         judge(simulate(CHAT))
     with pytest.raises(ScenarioError, match=r"did you mean ttft\?"):
         judge(simulate(CHAT), "p99(tftt) <= 1s")
+    with pytest.raises(ScenarioError, match="slos: 5 is none"):
+        judge(simulate(CHAT), 5)  # type: ignore[arg-type]
 
 
 def test_runs_of_one_plan_are_compared_and_of_two_are_not() -> None:
@@ -234,6 +236,7 @@ def test_a_gate_of_runs_and_folders_finds_a_slower_engine(tmp_path: Path) -> Non
     found = gate([slower], old, metrics=only)
     assert found.verdict == "FAIL"
     assert found.changes[0].change == pytest.approx(0.1, abs=0.02)
+    assert gate([slower], old, metrics=iter(only)).verdict == "FAIL"  # type: ignore[arg-type]
     loose = gate(slower, tmp_path, metrics=only, tolerances={"tpot_mean": Tolerance(relative=0.15)})
     assert loose.verdict == "PASS"
 
@@ -241,7 +244,7 @@ def test_a_gate_of_runs_and_folders_finds_a_slower_engine(tmp_path: Path) -> Non
 def test_a_capacity_is_that_of_the_queue() -> None:
     """One slot, 40 ms a request, constant arrivals: it keeps up until 25/s, and queues without end above."""
     one = read_scenario(CHAT, {"engine.max_sequences": 1, "load.num_requests": 300})
-    found = find_capacity(one, ["p99(e2e) <= 60ms"], seeds=1)
+    found = find_capacity(one, "p99(e2e) <= 60ms", seeds=1)
     assert found.answer == "BOUNDED"
     assert found.load == pytest.approx(25, rel=0.03)
 

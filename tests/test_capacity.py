@@ -23,14 +23,25 @@ from loadgen.client.unreachable import Unreachable
 from loadgen.edges import Search, Spent, crossing, edges
 from loadgen.looks import Looks, _is_steady
 from loadgen.plan import Phase
-from loadgen.probe import Probe, _is_behind, _served, at_concurrency, at_rate, pace_rps
+from loadgen.probe import (
+    Measure,
+    Probe,
+    _cut_off,
+    _is_behind,
+    _served,
+    _together,
+    at_concurrency,
+    at_rate,
+    pace_rps,
+)
 from loadgen.records import Outcome
+from loadgen.report.capacity_view import curve
 from loadgen.run import EndedEarly, Run, load
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.pooled import pooled
 from loadgen.workload import draw
-from tests.records import header, ok, run_of
+from tests.records import failed, header, ok, run_of
 
 STEADY: dict[str, Any] = {"num_requests": 40, "warmup_requests": 3}
 LAWS: list[dict[str, Any]] = [
@@ -560,23 +571,99 @@ def test_served_is_of_the_middle_of_the_ends() -> None:
     assert not _is_behind(run, summarize(run))
 
 
-def test_a_server_that_is_gone_ends_the_search(tmp_path: Path) -> None:
-    """It fails no SLO: what is known stays, and the search goes on from there once the server is back."""
-    left = iter([False, False, True])
+def away(folder: Path, first: int, last: int) -> Run:
+    """The run in `folder`, had those rows met no server."""
+    path = folder / "records.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    gone = [line.replace(b'"outcome":"ok"', b'"outcome":"connect_error"') for line in lines[first:last]]
+    path.write_bytes(b"".join([*lines[:first], *gone, *lines[last:]]))
+    return load(folder)
+
+
+def leaving(times: int) -> Measure:
+    """Its server is away in the middle of so many runs, from the third on."""
+    left = iter([False, False, *[True] * times, *[False] * 50])
 
     def measure(order: drive.Order, looks: Looks | None) -> Run:
         run = drive.simulate(order, looks=looks)
-        if next(left):
-            run.records.outcome[:] = list(Outcome).index(Outcome.CONNECT_ERROR)
-            path = order.folder / "records.jsonl"
-            path.write_bytes(path.read_bytes().replace(b'"outcome":"ok"', b'"outcome":"connect_error"'))
-        return run
+        return away(order.folder, 50, 70) if next(left) else run
 
-    with pytest.raises(Unreachable, match="no request reached it"):
-        quick(tmp_path / "c", measure=measure)
-    assert len(json.loads((tmp_path / "c" / "capacity.json").read_bytes())["probes"]) == 2
-    assert quick(tmp_path / "c").load is not None
+    return measure
+
+
+def test_a_server_that_is_gone_ends_the_search(tmp_path: Path) -> None:
+    """It fails no SLO: what is known stays, and the search goes on from there once the server is back."""
+    with pytest.raises(Unreachable, match=r"twice, 20 requests in a row had no connection \(connect_error\)"):
+        quick(tmp_path / "c", measure=leaving(2))
+    kept = json.loads((tmp_path / "c" / "capacity.json").read_bytes())
+    assert len(kept["probes"]) == 2
+    assert "see whether it still runs" in kept["reason"]
+    assert quick(tmp_path / "c").load == quick(tmp_path / "d").load
+    assert len([*(tmp_path / "c").glob("unused-*")]) == 2
+
+
+def test_a_server_that_was_away_for_a_while_is_measured_again(tmp_path: Path) -> None:
+    """A restart in the midst of a probe is no miss of its load, and leaves no trace in the answer."""
+    found = quick(tmp_path / "c", measure=leaving(1))
+    assert (found.load, found.high) == ((undisturbed := quick(tmp_path / "d")).load, undisturbed.high)
     assert len([*(tmp_path / "c").glob("unused-*")]) == 1
+
+
+def test_a_kept_probe_whose_server_was_away_is_made_again(tmp_path: Path) -> None:
+    """As one that cannot be trusted is."""
+    first = quick(tmp_path / "c")
+    away(next((tmp_path / "c").glob("002-*")), 50, 70)
+    assert quick(tmp_path / "c").load == first.load
+    assert len([*(tmp_path / "c").glob("unused-*-002-*")]) == 1
+
+
+def test_requests_that_fail_here_and_there_are_an_answer() -> None:
+    """Every other one, under load: but ten in a row, in the order in which they were due, are none."""
+    other = [failed(i, i / 10, Outcome.BROKEN) if i % 2 else ok(i, i / 10) for i in range(100)]
+    assert _cut_off(run_of(other)) is None
+    for many, told in ((9, False), (10, True)):
+        rows = [
+            failed(i, i / 10, Outcome.BROKEN) if 40 <= i < 40 + many else ok(i, i / 10) for i in range(99)
+        ]
+        assert (_cut_off(run_of(rows[::-1])) is not None) == told
+    refused = [failed(i, i / 10, Outcome.HTTP_ERROR) for i in range(100)]
+    assert _cut_off(run_of(refused)) is None
+
+
+def test_failures_that_miss_a_latency_alone_are_named(tmp_path: Path) -> None:
+    """A fifth of the requests fail: no speed of the others would meet a p90; and it is said what happens."""
+
+    def measure(order: drive.Order, looks: Looks | None) -> Run:
+        run = drive.simulate(order)
+        if "rate=4-" in order.folder.name:
+            return run
+        path = order.folder / "records.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        lines[::5] = [line.replace(b'"outcome":"ok"', b'"outcome":"http_error"') for line in lines[::5]]
+        path.write_bytes(b"".join(lines))
+        return load(order.folder)
+
+    found = quick(tmp_path / "c", measure=measure)
+    assert found.limiting == "requests fail"
+    assert found.above is not None
+    assert "20.0% fail" in found.above
+    assert [row[-1] for row in curve(found).rows][1:] == ["20.0 %"] * (len(found.probes) - 1)
+
+
+def test_runs_of_which_one_cannot_tell_whether_requests_pile_up_do_not_tell_it_together() -> None:
+    """Nor does what is not known become a no."""
+    runs = [run_of([ok(i, i / 10) for i in range(20)])] * 2
+    known, unknown = (replace(summarize(runs[0]), overloaded=said) for said in (False, None))
+    assert _together([known, unknown], with_users=False).overloaded is None
+    assert _together([known, known], with_users=False).overloaded is False
+    assert _together([unknown, replace(known, overloaded=True)], with_users=False).overloaded is True
+
+
+def test_a_pass_is_not_lacking_for_figures_where_nobody_can_tell_whether_the_server_keeps_up() -> None:
+    """Sixty requests: the answer says that, and not how many the figures would take."""
+    found = find_capacity(queue(4, rows=60), ["p50(e2e) <= 1h"], seeds=1)
+    assert found.answer == "UNRESOLVED"
+    assert "too few requests to tell whether the server keeps up" in found.reason
 
 
 def test_what_could_not_be_trusted_is_measured_again(tmp_path: Path) -> None:
@@ -612,6 +699,10 @@ def test_the_price_of_a_million_tokens_is_that_of_the_server_at_the_capacity() -
         {"most_runs": 0},
         {"usd_per_hour": float("nan")},
         {"usd_per_hour": 0.0},
+        {"usd_per_hour": "3"},
+        {"resolution": "2%"},
+        {"seeds": 1.5},
+        {"seeds": True},
     ],
 )
 def test_what_no_search_can_be_made_of_is_refused(wrong: dict[str, Any]) -> None:

@@ -276,6 +276,9 @@ def test_simulated_figures_are_said_to_be(runs: dict[str, Taken]) -> None:
     ("asked", "what"),
     [
         ({"metrics": ["ttft_p9"]}, "'ttft_p9' is no metric of a gate, did you mean ttft_p99?"),
+        ({"metrics": []}, "metrics: a gate of none tells nothing"),
+        ({"noise": "3%"}, "noise is '3%': it is a number from 0 on"),
+        ({"tolerances": {"ttft_p99": 0.1}}, "the tolerance of ttft_p99 is 0.1: write Tolerance("),
         ({"metrics": ["bogus"]}, "'bogus' is no metric of a gate: choose from ttft_p50, "),
         ({"tolerances": {"tpot": Tolerance()}}, "'tpot' is no metric of a gate, did you mean tpot_mean?"),
         ({"tolerances": {"e2e_p99": Tolerance(relative=-1)}}, "the relative tolerance of e2e_p99 is -1: "),

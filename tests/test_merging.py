@@ -86,6 +86,15 @@ def test_what_shards_counted_adds_up() -> None:
     assert (header.rows_due, header.health.reads, header.health.processes) == (30, 6, 3)
 
 
+def test_simulated_shards_stay_simulated() -> None:
+    """Merged, they are no measurement; nor are they merged with one."""
+    shards = shards_of(whole_of(some_rows(30, 0), source="virtual"), 2, 0)
+    assert merge(shards).header.source == "virtual"
+    measured = replace(shards[1], header=msgspec.structs.replace(shards[1].header, source="http"))
+    with pytest.raises(ScenarioError, match="some shards are simulated and some measured"):
+        merge([shards[0], measured])
+
+
 def test_a_row_twice_is_refused() -> None:
     """A shard given twice would count its requests twice."""
     one, two = shards_of(whole_of(some_rows(30, 0)), 2, 0)

@@ -83,7 +83,7 @@ def capacity(
     One plan, scaled in time: loadgen capacity poisson-chat --virtual --slo 'p99(ttft) <= 500ms'
 
     Exit codes: 0 bounded by a PASS and a FAIL, 1 the lowest load fails, 3 an edge is undecided, or the two
-    lie over 10 % farther apart than --resolution, 4 nothing could be trusted.
+    lie over 10 % farther apart than --resolution, 4 nothing could be trusted, 5 the server is gone.
     """
     from loadgen import drive
     from loadgen.capacity import find_capacity

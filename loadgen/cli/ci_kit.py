@@ -40,9 +40,19 @@ def next_steps(paths: list[Path], server: str | None) -> str:
     workflow, scenario = paths
     own = "" if server else f"1. Put your server's command after SERVER: in {workflow}.\n"
     more = 2 if own else 1
+    top = _top(scenario.resolve().parent)
+    below = (
+        f"GitHub reads workflows at the top of a repository only: move both files to {top}.\n" if top else ""
+    )
     return (
-        f"written: {workflow} and {scenario}\n{own}"
+        f"written: {workflow} and {scenario}\n{below}{own}"
         f"{more}. Say in {scenario} where the server listens and what is asked of it; try it with\n"
         f"   loadgen run {scenario}\n"
         f"{more + 1}. Commit both, and make the first baselines as {workflow} says."
     )
+
+
+def _top(folder: Path) -> Path | None:
+    """The git repository that `folder` is below the top of."""
+    within = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+    return None if within == folder else within

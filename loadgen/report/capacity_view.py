@@ -54,14 +54,15 @@ def curve(found: Capacity) -> Table:
         Column(found.unit),
         Column("verdict", "label"),
         Column("found", drop=1),
-        Column("runs", drop=6),
+        Column("runs", drop=7),
         Column("served /s", drop=2),
         Column("tokens/s", drop=4),
-        Column("TTFT p50, ms", drop=7),
+        Column("TTFT p50, ms", drop=8),
         Column("TTFT p99, ms"),
         Column("ITL p99, ms", drop=3),
-        Column("E2E p50, s", drop=8),
+        Column("E2E p50, s", drop=9),
         Column("rejected", drop=5),
+        Column("failed", drop=6),
     ]
     notes = [
         f"found: of {found.limiting or 'no SLO'}, the share within it, the mean or the rate.",
@@ -86,6 +87,7 @@ def _row(p: Probe, limiting: str | None) -> list[str]:
         number(None if p.itl_p99_s is None else p.itl_p99_s * 1e3),
         _late(p, p.e2e_p50_s, 1),
         percent(p.rejection_rate, p.requests),
+        percent(p.error_rate, p.requests),
     ]
 
 

@@ -87,6 +87,18 @@ def test_what_is_left_to_do_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert next_steps([WORKFLOW, SCENARIO], "mine").splitlines()[1].startswith("1. Say in")
 
 
+def test_below_the_top_of_a_repository_it_is_said_where_the_files_belong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workflow in a subfolder would never run."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "below").mkdir()
+    for folder, is_told in ((tmp_path, False), (tmp_path / "below", True)):
+        monkeypatch.chdir(folder)
+        ended = CliRunner().invoke(app, ["gate", "--init"])
+        assert (f"move both files to {tmp_path.resolve()}.\n" in ended.stdout) == is_told
+
+
 def test_the_files_are_in_the_wheel() -> None:
     """They lie in the package, of which the build leaves nothing out."""
     root = Path(__file__).parents[2]
