@@ -350,11 +350,12 @@ def _remedy(found: Capacity, doubtful: list[Probe]) -> str:
         near = (log(p.load / found.load) / wanted) ** 2 if found.load else 1.0
         if p.n_to_decide and near:
             times.append(near * p.n_to_decide * p.runs / p.requests / found.seeds)
-    if 2 * len(times) < len(doubtful):  # no figure keeps most of them undecided
-        return f": {next(p.reason for p in doubtful if not p.n_to_decide)}"
+    others = [p for p in doubtful if not p.n_to_decide]
+    if 2 * len(others) > len(doubtful):  # it is no figure that keeps most undecided
+        return f": {others[0].reason}"
     if times and median(times) > 1:
         return f": make the load at least {ceil(median(times))} times as long (num_requests, or duration)"
-    return ""
+    return f": {doubtful[0].reason}" if doubtful and not times else ""
 
 
 def _knee(probes: Collection[Probe]) -> float | None:

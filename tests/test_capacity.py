@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from loadgen import drive
-from loadgen.capacity import Capacity, find_capacity
+from loadgen.capacity import Capacity, _conclude, find_capacity
 from loadgen.client import Stop
 from loadgen.client.unreachable import Unreachable
 from loadgen.edges import Search, Spent, crossing, edges
@@ -657,6 +657,22 @@ def test_runs_of_which_one_cannot_tell_whether_requests_pile_up_do_not_tell_it_t
     assert _together([known, unknown], with_users=False).overloaded is None
     assert _together([known, known], with_users=False).overloaded is False
     assert _together([unknown, replace(known, overloaded=True)], with_users=False).overloaded is True
+
+
+def test_an_undecided_load_at_the_crossing_itself_says_what_it_lacks() -> None:
+    """At a distance of nothing, no number of requests would do; of users the crossing is at a probe."""
+    found = Capacity(name="n", over="concurrency", unit="users", slos=[], resolution=0.02)
+    told: dict[str, Any] = {"folders": ["f"], "requests": 9, "n_to_decide": 90, "reason": "too few"}
+    _conclude(
+        found,
+        [
+            Probe(load=1, verdict="PASS", excess=-1.0, folders=["f"]),
+            Probe(load=4, verdict="UNRESOLVED", excess=-0.1, **told),
+            Probe(load=9, verdict="FAIL", excess=1.0, folders=["f"]),
+        ],
+    )
+    assert (found.load, found.answer) == (4, "UNRESOLVED")
+    assert found.reason.endswith(": too few")
 
 
 def test_a_pass_is_not_lacking_for_figures_where_nobody_can_tell_whether_the_server_keeps_up() -> None:
