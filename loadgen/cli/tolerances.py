@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from loadgen.gate import metric_of
 from loadgen.scenario import ScenarioError
 from loadgen.stats.figures import METRICS, Tolerance, Unit
@@ -29,7 +27,8 @@ def tolerances_from(texts: Sequence[str]) -> dict[str, Tolerance]:
                 own[metric] = _tolerance(metric, words)
             else:
                 for key, one in METRICS.items():
-                    for_all[key] = msgspec.structs.replace(one.tolerance, relative=share(text))
+                    absolute = one.tolerance.absolute if one.unit == "share" else 0.0
+                    for_all[key] = Tolerance(relative=share(text), absolute=absolute)
         except ValueError as problem:
             raise ScenarioError(f"--tolerance {quoted(text)}: {problem}") from None
     return for_all | own

@@ -41,9 +41,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One figure, before and after; both are means over their runs.
 
     `change`: the relative one, above 0 where it is WORSE; of shares, the difference. `low`, `high`: its 95 %
-    interval. `noise`: the relative standard deviation between runs that differ in nothing.
-    `detectable`: the least worsening that would be found 19 times in 20, if the noise is as it seems; None above
-    tenfold. `allowed`: the tolerance, as a change. `n`: requests of each run that are compared.
+    interval. `noise`: the relative standard deviation between runs that differ in nothing. `detectable`: the
+    least worsening that would be found 19 times in 20, if the noise is as it seems; None above tenfold.
+    `allowed`: the tolerance, as a change. `n`: requests of each run that are compared.
     """
 
     metric: str

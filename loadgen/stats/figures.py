@@ -52,13 +52,16 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _TAIL = Tolerance(relative=0.1)
+_BLINK = Tolerance(
+    relative=0.1, absolute=0.005
+)  # whether a step meets a prefill is chance, and nobody sees it
 _FEW = Tolerance(relative=0.0, absolute=0.005)
 METRICS: dict[str, Metric] = {
     "ttft_p50": Metric(label="TTFT p50", column="ttft_s", stat=0.5),
     "ttft_p99": Metric(label="TTFT p99", column="ttft_s", stat=0.99, tolerance=_TAIL),
     "tpot_mean": Metric(label="TPOT mean", column="tpot_s", stat="mean"),
     "itl_p50": Metric(label="ITL p50", column="gaps", stat=0.5),
-    "itl_p99": Metric(label="ITL p99", column="gaps", stat=0.99, tolerance=_TAIL),
+    "itl_p99": Metric(label="ITL p99", column="gaps", stat=0.99, tolerance=_BLINK),
     "longest_stall_p99": Metric(
         label="longest stall p99", column="longest_stall_s", stat=0.99, tolerance=_TAIL
     ),
