@@ -170,7 +170,7 @@ def _doubts(slo: Slo, s: Summary, *, means_stand: bool) -> Iterator[str]:
     if not is_throughput and not isinstance(slo, Refused):
         if s.overloaded:
             yield "overloaded: the figure depends on the run length"
-        elif s.overloaded is None and s.offered_rps is not None:
+        elif s.overloaded is None and s.offered_rps is not None and not isinstance(slo, AllWithin):
             yield "too few requests to tell whether the server keeps up"
         if s.warmup is not None and s.warmup.settled is False:
             yield "the run never settled: the figure depends on the run length"
