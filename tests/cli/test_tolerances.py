@@ -10,7 +10,7 @@ from loadgen.stats.figures import METRICS, Tolerance
 
 
 def test_a_tolerance_of_one_metric_comes_before_that_of_all() -> None:
-    """Wherever it stands; of latencies the one of all is meant as it is written, of shares the points stay."""
+    """Wherever it stands; of latencies the one of all is all there is, of shares the points stay."""
     found = tolerances_from(["ttft_p99=10%,20ms", "3%", "error_rate=0.5pp", "output_tokens_per_s=50/s"])
     assert found["ttft_p99"] == Tolerance(relative=0.1, absolute=0.02)
     assert found["error_rate"] == Tolerance(relative=0.0, absolute=0.005)
