@@ -105,6 +105,11 @@ def _promised(text: str) -> list[Promise]:
     return [Promise(slo, parse(slo), named.confidence, name) for slo in named.slos]
 
 
+def bound_refusals(promised: Iterable[Promise]) -> bool:
+    """Whether rejections and errors both have a limit: without, a mean of ok requests may not pass."""
+    return {promise.slo.rate for promise in promised if isinstance(promise.slo, Refused)} == {*REFUSALS}
+
+
 def undefined(texts: Iterable[str], *, goodput: bool, fluidity: bool) -> str | None:
     """What the SLOs in `texts` count by and no one has said. `goodput`, `fluidity`: whether these were."""
     slos = [promise.slo for promise in promises(texts)]

@@ -8,7 +8,7 @@ from math import ceil
 from loadgen.laws import Closed
 from loadgen.manners import RequestClass
 from loadgen.scenario import Scenario
-from loadgen.slo import POOLED, REFUSALS, AllWithin, Mean, Promise, Rate, Refused, Slo, Within, promises
+from loadgen.slo import POOLED, AllWithin, Mean, Promise, Rate, Refused, Slo, Within, bound_refusals, promises
 from loadgen.slo_sets import CONFIDENCE
 from loadgen.stats.bounds import BLOCKS, least, share_bounds
 from loadgen.units import roughly
@@ -49,11 +49,11 @@ def needed(slo: Slo, confidence: float = CONFIDENCE) -> Needed | None:
     limit = slo.least if isinstance(slo, Within) else 1 - slo.most
     if limit in (0, 1):
         return Needed(None, None) if limit else Needed(1, 1)
-
-    def shown_by(share: float) -> int | None:
-        return least(lambda n: share_bounds(share * n, n, confidence)[0] >= limit)
-
-    return Needed(shown_by(1.0), shown_by((1 + limit) / 2))
+    half = (1 + limit) / 2
+    return Needed(
+        early_stopping_n(0, limit, confidence),
+        least(lambda n: share_bounds(half * n, n, confidence)[0] >= limit),
+    )
 
 
 def hopeless(scenario: Scenario, rows: int) -> list[str]:
@@ -64,10 +64,10 @@ def hopeless(scenario: Scenario, rows: int) -> list[str]:
     said = []
     for name, (slos, own_rows) in {"": (scenario.slos, float(rows)), **of_classes}.items():
         promised = promises(slos)
-        bounded = {promise.slo.rate for promise in promised if isinstance(promise.slo, Refused)}
+        means_stand = bound_refusals(promised)
         for promise in promised:
             text = f"{name}: {promise.text}" if name else promise.text
-            if isinstance(promise.slo, Mean) and bounded != {*REFUSALS}:
+            if isinstance(promise.slo, Mean) and not means_stand:
                 said.append(f"{text}: {_MEAN}")
             is_pooled = isinstance(promise.slo, Within) and bool({*promise.slo.limits} & {*POOLED})
             need = None if is_pooled else needed(promise.slo, promise.confidence)
@@ -111,11 +111,11 @@ def _of_class(
     prefix: str, slos: tuple[str, ...], rows: int, per_row_s: float | None, classes: list[RequestClass]
 ) -> list[str]:
     promised = promises(slos)
-    bounded = {promise.slo.rate for promise in promised if isinstance(promise.slo, Refused)}
+    means_stand = bound_refusals(promised)
     said = []
     for promise in promised:
         text = f"{prefix}{promise.text}"
-        if isinstance(promise.slo, Mean) and bounded != {*REFUSALS}:
+        if isinstance(promise.slo, Mean) and not means_stand:
             said.append(f"{text}: {_MEAN}")
         said += [f"{text}: {words}" for words in _of(promise, rows, per_row_s, classes)]
     return said

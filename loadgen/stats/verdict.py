@@ -15,7 +15,6 @@ from loadgen.run import Run
 from loadgen.slo import (
     FLUIDITY,
     POOLED,
-    REFUSALS,
     AllWithin,
     Limit,
     Limits,
@@ -25,6 +24,7 @@ from loadgen.slo import (
     Refused,
     Slo,
     Within,
+    bound_refusals,
     promises,
 )
 from loadgen.stats import flow
@@ -81,8 +81,8 @@ def overall(results: list[SloResult]) -> Verdict | None:
 
 def _judged(name: str | None, run: Run, texts: list[str], s: Summary, confidence: float) -> list[SloResult]:
     promised = [replace(each, confidence=max(each.confidence, confidence)) for each in promises(texts)]
-    bounded = {promise.slo.rate for promise in promised if isinstance(promise.slo, Refused)}
-    return [_result(name, run, promise, s, means_stand=bounded == {*REFUSALS}) for promise in promised]
+    means_stand = bound_refusals(promised)
+    return [_result(name, run, promise, s, means_stand=means_stand) for promise in promised]
 
 
 def _result(name: str | None, run: Run, promise: Promise, s: Summary, *, means_stand: bool) -> SloResult:
