@@ -12,12 +12,10 @@ and no signal is caught: Ctrl-C raises KeyboardInterrupt.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +26,7 @@ from loadgen import drive, shipped
 from loadgen.baseline import sides
 from loadgen.capacity import Capacity
 from loadgen.capacity import find_capacity as search
+from loadgen.client.loop import on_loop
 from loadgen.compare import Comparison
 from loadgen.compare import compare as side_by_side
 from loadgen.gate import Gate
@@ -89,7 +88,7 @@ def run(
     Raises ScenarioError for what cannot be asked, Unreachable where the server is not there or refuses us,
     WriteError where records cannot be written.
     """
-    return _on_loop(run_async(scenario, out, api_key=api_key, preflight=preflight, wait_ready_s=wait_ready_s))
+    return on_loop(run_async(scenario, out, api_key=api_key, preflight=preflight, wait_ready_s=wait_ready_s))
 
 
 async def run_async(
@@ -286,7 +285,7 @@ def find_capacity(
                 reached.append(await _reach(order, api_key))
             return await _fired(order, reached[0], looks)
 
-        return _on_loop(work())
+        return on_loop(work())
 
     return search(
         asked,
@@ -354,20 +353,14 @@ class _Reached(NamedTuple):
 async def _reach(
     order: drive.Order, api_key: str | None, *, looks: bool = True, wait_s: float | None = None
 ) -> _Reached:
-    from loadgen.client.preflight import preflight, wait_ready
+    from loadgen.client.preflight import preflighted
     from loadgen.client.secrets import key_in
-    from loadgen.client.word_tokens import mean_of_words
 
-    target, asked = order.scenario.target, order.scenario
-    if target is None:
+    asked = order.scenario
+    if (target := asked.target) is None:
         return _Reached(None, None)
     key = api_key or key_in(os.environ, target.api_key_env)
-    if wait_s is not None:
-        await wait_ready(target, key, wait_s, asked.timeouts.connect_s)
-    if not looks:
-        return _Reached(key, None)
-    words, ignore_eos = mean_of_words(order.plan), asked.load.ignore_eos
-    found = await preflight(target, key, asked.timeouts, ignore_eos=ignore_eos, mean_of_words=words)
+    found = await preflighted(asked, order.plan, target, key, looks=looks, wait_ready_s=wait_s)
     return _Reached(key, found)
 
 
@@ -392,16 +385,3 @@ async def _fired(order: drive.Order, reached: _Reached, looks: Looks | None = No
             notes=notes,
             looks=looks,
         )
-
-
-def _on_loop(work: Coroutine[Any, Any, Run]) -> Run:
-    """On a loop of its own, uvloop's where there is one."""
-    with closing(work):
-        from loadgen.client.headroom import allow_many_descriptors
-
-        allow_many_descriptors()
-        if sys.platform == "win32":
-            return asyncio.run(work)
-        import uvloop
-
-        return uvloop.run(work)

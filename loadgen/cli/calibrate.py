@@ -90,8 +90,7 @@ def warnings(plan: Plan, scenario: Scenario) -> list[str]:
 
 def _taken(words: Words, clock: str, *, quick: bool) -> Calibration:
     from loadgen.calibrate import LADDERS, QUICK, climb, concluded
-    from loadgen.cli.firing import on_loop
-    from loadgen.client.headroom import allow_many_descriptors
+    from loadgen.client.loop import on_loop
     from loadgen.report.calibration_view import line
 
     load_average = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
@@ -104,6 +103,5 @@ def _taken(words: Words, clock: str, *, quick: bool) -> Calibration:
                 rungs.append(rung)
         return concluded(rungs, load_average, quick=quick)
 
-    allow_many_descriptors()
     words.say("calibrating against a server of our own on this machine; leave it alone meanwhile")
     return on_loop(climbed())

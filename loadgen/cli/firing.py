@@ -55,23 +55,13 @@ class Reached:
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """A run's work on a loop of its own. Raises ScenarioError where no run could open its files."""
     with closing(work):  # whatever interrupts us, the import too
-        from loadgen.client.headroom import allow_many_descriptors
+        from loadgen.client.loop import on_loop
 
-        allow_many_descriptors()
         try:
             return on_loop(work)
         except KeyboardInterrupt:  # once requests are sent, signals drain
             print("loadgen: interrupted before anything was sent; nothing is kept", file=sys.stderr)
             raise
-
-
-def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on uvloop where there is one."""
-    if sys.platform == "win32":
-        return asyncio.run(work)
-    import uvloop
-
-    return uvloop.run(work)
 
 
 def refuse_impossible(scenario: Scenario, plan: Plan) -> None:
@@ -90,25 +80,16 @@ async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "pr
 
     Raises ScenarioError or Unreachable.
     """
-    from loadgen.client.preflight import preflight, wait_ready
-    from loadgen.client.word_tokens import mean_of_words
+    from loadgen.client.preflight import preflighted
 
     if scenario.target is None:
         return None
     target = proxied(scenario.target)
     key = api_key(target.api_key_env)
-    if manner.wait_ready_s is not None:
-        await wait_ready(target, key, manner.wait_ready_s, scenario.timeouts.connect_s)
-    if not manner.preflight:
-        return Reached(target, key, None)
-    found = await preflight(
-        target,
-        key,
-        scenario.timeouts,
-        ignore_eos=scenario.load.ignore_eos,
-        mean_of_words=mean_of_words(plan),
+    found = await preflighted(
+        scenario, plan, target, key, looks=manner.preflight, wait_ready_s=manner.wait_ready_s
     )
-    manner.say(found.notes, title)
+    manner.say(found.notes if found else (), title)
     return Reached(target, key, found)
 
 

@@ -18,11 +18,12 @@ from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.request import body
 from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable
-from loadgen.client.word_tokens import UncountedError, calibrate
-from loadgen.scenario import ScenarioError, Target, Timeouts
+from loadgen.client.word_tokens import UncountedError, calibrate, mean_of_words
+from loadgen.plan import Plan
+from loadgen.scenario import Scenario, ScenarioError, Target, Timeouts
 from loadgen.workload.words import WordTokens
 
-__all__ = ["Preflight", "Unreachable", "preflight", "wait_ready"]
+__all__ = ["Preflight", "Unreachable", "preflight", "preflighted", "wait_ready"]
 
 PROBE_PROMPT = "Count from one to ten."
 PROBE_TOKENS = 4
@@ -113,6 +114,26 @@ class _Probe:
         if stream.usage is None or stream.usage.prompt_tokens is None:
             raise UncountedError("the server does not say how many tokens a prompt has")
         return stream.usage.prompt_tokens
+
+
+async def preflighted(
+    scenario: Scenario,
+    plan: Plan,
+    target: Target,
+    api_key: str | None,
+    *,
+    looks: bool = True,
+    wait_ready_s: float | None = None,
+) -> Preflight | None:
+    """What `target` says of itself before the load, once it is ready, `wait_ready_s` at most; None where it
+    is not to be looked at. Raises ScenarioError or Unreachable.
+    """
+    if wait_ready_s is not None:
+        await wait_ready(target, api_key, wait_ready_s, scenario.timeouts.connect_s)
+    if not looks:
+        return None
+    words, ignore_eos = mean_of_words(plan), scenario.load.ignore_eos
+    return await preflight(target, api_key, scenario.timeouts, ignore_eos=ignore_eos, mean_of_words=words)
 
 
 async def wait_ready(target: Target, api_key: str | None, limit_s: float, connect_s: float = POLL_S) -> None:
