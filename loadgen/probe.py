@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
@@ -359,6 +359,6 @@ def _middle_rps(instants_s: Floats) -> float | None:
 
 def _mean(values: Iterable[float | None]) -> float | None:
     """None where it is unknown, or infinite, for any."""
-    known: Iterator[float | None] = iter(values)
-    every = [*known]
-    return None if any(value is None for value in every) else float(np.mean(every))  # type: ignore[arg-type]
+    every = [*values]
+    known = [value for value in every if value is not None]
+    return float(np.mean(known)) if len(known) == len(every) else None
