@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, log
@@ -21,7 +21,6 @@ _SURE = 0.975  # of each side
 _FEWEST = 16  # independent values: fewer are not even known to be so few
 _STEP = 1e-3  # values as near as this, relative, are taken for one: for the largest of them
 _RESAMPLES = 400
-_CHUNK = 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,35 +170,23 @@ def blocks_of_gaps(gaps: Iterable[Gaps], late: Floats) -> Blocks:
 
     They are only counted, so that a hundred million take no more memory than a few.
     """
-    counts = np.zeros((len(late), int(_bins(np.array(2.0**32))) + 1))
+    counts = np.zeros((len(late), int(_bins(np.array(2.0**32))) + 1), np.int32)
     largest_s, sums_us = np.zeros(counts.shape[1]), np.zeros(len(late))
-    for values_s, whose, times in _larger(gaps):
+    for values_s, whose, times in gaps:
+        if not len(values_s):
+            continue
         bins = _bins(values_s * 1e6)
         np.maximum.at(largest_s, bins, np.where(times > 0, values_s, 0.0))
         sums_us += np.bincount(whose, np.rint(values_s * times * 1e6), len(late))  # exact in any order
-        counts += np.bincount(whose * counts.shape[1] + bins, times, counts.size).reshape(counts.shape)
+        row, first = int(whose.min()), int(bins.min())  # they are of few blocks, and of some bins
+        rows, width = int(np.ptp(whose)) + 1, int(np.ptp(bins)) + 1
+        part = np.bincount((whose - row) * width + (bins - first), times, rows * width)
+        counts[row : row + rows, first : first + width] += part.reshape(rows, width).astype(np.int32)
     if not len(late) or not counts.any():
         return NONE
     some = counts.any(axis=0)
-    within = counts[:, some].cumsum(axis=1).astype(np.int64)
+    within = counts[:, some].cumsum(axis=1, dtype=np.int64)
     return Blocks(largest_s[some], within, within[:, -1] + late.astype(np.int64), sums_us / 1e6)
-
-
-def _larger(gaps: Iterable[Gaps]) -> Iterator[Gaps]:
-    """The same, more at a time: each time costs as much as a histogram is large."""
-    held: list[Gaps] = []
-    for part in gaps:
-        held.append(part)
-        if sum(len(values_s) for values_s, _, _ in held) >= _CHUNK:
-            yield _joined(held)
-            held = []
-    if held:
-        yield _joined(held)
-
-
-def _joined(parts: list[Gaps]) -> Gaps:
-    values_s, whose, times = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return values_s, whose, times
 
 
 def _bins(values_us: Floats) -> NDArray[np.int64]:

@@ -226,7 +226,6 @@ def test_gaps_are_taken_alike_however_they_are_cut(monkeypatch: pytest.MonkeyPat
     assert whole.n == int(r.gap_count[:200].sum()) + 4
     assert whole.values.max() < 1
     monkeypatch.setattr("loadgen.records._BLOCK_GAPS", 7)
-    monkeypatch.setattr("loadgen.stats.interval._CHUNK", 100)
     again = gaps_in_blocks(r, "itl")
     assert (again.within == whole.within).all()
     assert again.sums == pytest.approx(whole.sums)
