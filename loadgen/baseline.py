@@ -236,8 +236,16 @@ def runs_in(path: Path) -> list[Path]:
         raise ScenarioError(
             f"{path} holds a run of each variant: name the folder of one, such as {path}/NAME"
         )
-    if found := sorted(inner.parent for inner in path.glob("*/run.json")):
-        return found
+    if (path / "capacity.json").is_file():
+        raise ScenarioError(
+            f"{path} holds a search's probes, which are no runs of one plan: name one of them"
+        )
+    inside = sorted(inner for inner in path.glob("*/") if inner.is_dir())
+    whole = [inner for inner in inside if (inner / "run.json").is_file()]
+    if whole and (broken := [inner for inner in inside if inner not in whole]):
+        raise ScenarioError(f"{broken[0]} is no whole run folder: it has no run.json")
+    if whole:
+        return whole
     raise ScenarioError(f"{path} is no run folder, and holds none")
 
 

@@ -285,6 +285,18 @@ def test_a_run_a_file_a_folder_or_a_name_is_found(tmp_path: Path) -> None:
         runs_in(tmp_path / "runs")
 
 
+def test_of_several_runs_none_is_passed_over(tmp_path: Path) -> None:
+    """Three of which one has lost its run.json are not two; and probes are no runs of one plan."""
+    runs = [run_folder(tmp_path / "runs" / x, [ok()], run_id=x) for x in ("1", "2", "3")]
+    (runs[1] / "run.json").unlink()
+    with pytest.raises(ScenarioError, match=r"runs/2 is no whole run folder: it has no run\.json"):
+        runs_in(tmp_path / "runs")
+    run_folder(tmp_path / "search" / "001", [ok()], run_id="a")
+    (tmp_path / "search" / "capacity.json").write_text("{}")
+    with pytest.raises(ScenarioError, match="holds a search's probes"):
+        runs_in(tmp_path / "search")
+
+
 def test_the_noise_between_baselines_is_their_spread() -> None:
     """TTFT 100, 110 and 90 ms: mean 100 ms, sd 10 ms. One run alone has none."""
     rows = [[(i * 10**5, us, us, None, None, 0, 1, 0, []) for i in range(80)] for us in (100e3, 110e3, 90e3)]

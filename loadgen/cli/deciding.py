@@ -20,4 +20,8 @@ def sayings(plan: Plan, scenario: Scenario) -> list[str]:
     found = decidable.sayings(scenario, None if plan.goes_on else rows, span_s or None)
     promised = bool(scenario.slos or any(own.slos for own in scenario.load.classes.values()))
     most = ", if the answers let all fall due in the window," if waits else ""
-    return found or [f"{rows:,} measured requests{most} can decide every SLO"] * promised
+    return (
+        found
+        or [f"{rows:,} measured requests{most} can decide every SLO, if few of them queue together"]
+        * promised
+    )

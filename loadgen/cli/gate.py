@@ -120,6 +120,8 @@ def gate(
         words.document(next_steps(write_kit(Path(), server_command), server_command))
         raise typer.Exit
     allowed, of, sd = judged_by(tolerance, metric, noise)  # before anything is read
+    if out is not None and ((out / "run.json").exists() or any(out.glob("*/run.json"))):
+        raise ScenarioError(f"{out} holds runs: choose another folder with --out")
     if between:
         from loadgen.cli.between import run_between
 

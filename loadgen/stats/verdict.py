@@ -192,7 +192,7 @@ def _undecided(slo: Slo, needed: int | None, offered_rps: float | None) -> str:
     if (isinstance(slo, Within) and slo.least == 1) or (isinstance(slo, Refused) and slo.most == 0):
         return "no number of requests can show it: it can only FAIL"
     if needed is None:
-        return "the figure is at its limit: no run of reasonable length decides it"
+        return f"it takes over {_MOST_TIMES} times as many requests: at its limit, or too few by far"
     about = _rounded_up(needed)
     time = f", {roughly(about / offered_rps)} at this rate" if offered_rps else ""
     return f"too few to tell: it takes about {about:,} requests at least{time}"

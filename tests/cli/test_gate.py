@@ -119,6 +119,10 @@ def test_runs_of_other_plans_are_2_and_one_line_with_what_differs(at: Path) -> N
         (("nothing", "--baseline", "base"), "nothing is no run folder, and holds none"),
         (("same", "--baseline", "nothing"), "baselines holds no baseline of that name"),
         (("same",), "--baseline: a run, or a baseline"),
+        (
+            ("same", "--baseline", "base", "--out", "slow"),
+            "slow holds runs: choose another folder with --out",
+        ),
     ],
 )
 def test_a_mistake_says_what_is_wrong(

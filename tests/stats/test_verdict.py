@@ -372,7 +372,7 @@ def test_what_would_take_a_hundred_times_as_long_is_not_asked_for() -> None:
     result = one(rows_of(1000, slow=101), "p90(ttft) <= 500ms")
     assert result.verdict == "UNRESOLVED"
     assert result.n_to_decide is None
-    assert result.reason == "the figure is at its limit: no run of reasonable length decides it"
+    assert result.reason == "it takes over 100 times as many requests: at its limit, or too few by far"
     near = one(rows_of(1000, slow=92), "p90(ttft) <= 500ms")
     assert near.n_to_decide is not None
     assert 3000 < near.n_to_decide < 6000
