@@ -149,7 +149,7 @@ def test_what_cannot_begin_leaves_no_work_behind(monkeypatch: pytest.MonkeyPatch
 
     async def work() -> None: ...
 
-    monkeypatch.setitem(sys.modules, "loadgen.client.headroom", None)  # as if its import were broken off
+    monkeypatch.setitem(sys.modules, "loadgen.client.loop", None)  # as if its import were broken off
     coroutine = work()
     with pytest.raises(ImportError):
         run_async(coroutine)
