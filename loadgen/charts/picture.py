@@ -1,0 +1,79 @@
+"""A Picture: one chart, described once, with its data apart and its numbers as a table; and its SVG."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadgen.charts.theme import CONFIG, ink, on_white
+from loadgen.report.tables import Table
+
+WIDTH, HEIGHT = 640, 220  # of an SVG; a page's pictures are as wide as it
+_LINE = 100  # characters of what stands above an SVG
+
+Columns = Mapping[str, Sequence[float | str | None]]
+"""Columns of one length, by name: what a chart's rows are made of. None: unknown; never NaN or infinity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One chart.
+
+    name: a file's name and a page's anchor: lower-case words, joined by `-`. title: what it shows.
+    says: what there is to see, in a sentence or two, with the figures that matter; read aloud in place of it.
+    spec: Vega-Lite, one view or layers, without width, config and data. Its data are named:
+    `{"data": {"name": "requests"}}`.
+    data: the columns by that name. Names are shared within a page: the same one has the same columns.
+    series: what can be switched off, and the ink of each (loadgen.charts.theme), by the value of `by`.
+    table: its numbers, or as many of them as anyone would read.
+    """
+
+    name: str
+    title: str
+    says: str
+    spec: dict[str, Any]
+    data: Mapping[str, Columns]
+    table: Table
+    by: str | None = None
+    series: Mapping[str, str] = field(default_factory=dict)
+    height: int = HEIGHT
+
+
+def colour(by: str, series: Mapping[str, str], title: str | None = None) -> Any:
+    """The encoding of colour for a Picture's `series`, by their inks."""
+    import altair as alt
+
+    scale = alt.Scale(domain=[*series], range=[ink(name) for name in series.values()])
+    return alt.Color(f"{by}:N", scale=scale, title=title)
+
+
+def plain(chart: Any) -> dict[str, Any]:
+    """An altair chart as a Picture's spec: named data stay names."""
+    spec: dict[str, Any] = chart.to_dict()
+    return {key: value for key, value in spec.items() if key not in ("config", "$schema", "datasets")}
+
+
+def rows(columns: Columns) -> list[dict[str, float | str | None]]:
+    """The rows that `columns` are made of."""
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def svg(picture: Picture, width: int = WIDTH) -> str:
+    """The picture as an SVG on white, with title and caption above it."""
+    import vl_convert
+
+    spec = picture.spec | {
+        "width": width,
+        "height": picture.spec.get("height", picture.height),
+        "datasets": {name: rows(columns) for name, columns in picture.data.items()},
+        "config": CONFIG | {"background": ink("paper")},
+        "title": {
+            "text": picture.title,
+            "subtitle": textwrap.wrap(picture.says, _LINE * width // WIDTH),
+        },
+        "padding": 8,
+    }
+    drawn: str = vl_convert.vegalite_to_svg(on_white(spec))
+    return drawn
