@@ -14,7 +14,7 @@ from loadgen.engine import simulate
 from loadgen.engine.trace import Iteration
 from tests.engine.anyscale import KV_TOKENS, Knobs, engine, mean_running
 from tests.engine.driving import Row, plan
-from tests.engine.lengths import Lognormal, lengths
+from loadgen.studies.lengths import Lognormal, lengths
 
 MOST_TOKENS, REQUESTS, SEED = 2048, 400, 1
 PROMPT, OUTPUT = Lognormal.by_mean(168, 1.0), Lognormal.by_mean(355, 1.0)
