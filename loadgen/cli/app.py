@@ -17,6 +17,7 @@ from loadgen.cli import (
     gate,
     plan,
     report,
+    reproduce,
     run,
     schema,
     serve,
@@ -53,7 +54,7 @@ def root(
 
 for command in (
     *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report),
-    *(calibrate.calibrate, capacity.capacity, gate.gate, slos.slos, demo.demo),
+    *(calibrate.calibrate, capacity.capacity, gate.gate, slos.slos, demo.demo, reproduce.reproduce),
 ):
     app.command()(command)
 app.add_typer(engines.engines, name="engines")

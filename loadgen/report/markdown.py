@@ -25,14 +25,14 @@ def summary_markdown(summary: Summary) -> str:
     parts += map(escape, [summary_view.load(summary), *summary_view.certificate(summary)])
     parts += map(escape, summary_view.client(summary))
     parts += [
-        _list(
+        as_list(
             [" ".join(summary_view.finding(f)).strip() for f in summary_view.findings(summary)]
             + summary_view.cautions(summary)
         )
     ]
-    parts += [_table(table) for table in summary_view.tables(summary)]
+    parts += [as_table(table) for table in summary_view.tables(summary)]
     parts += [
-        f"## Next\n\n{_list(summary_view.next_steps(summary))}" if summary_view.next_steps(summary) else ""
+        f"## Next\n\n{as_list(summary_view.next_steps(summary))}" if summary_view.next_steps(summary) else ""
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -45,9 +45,9 @@ def comparison_markdown(comparison: Comparison) -> str:
         f"# {escape(word)}",
         escape(f"{reason} Rule: {comparison.rule}."),
         escape(comparison_view.load(comparison)),
-        _list(comparison.notes),
-        _table(comparison_view.sides(comparison)),
-        _table(comparison_view.figures(comparison, others)),
+        as_list(comparison.notes),
+        as_table(comparison_view.sides(comparison)),
+        as_table(comparison_view.figures(comparison, others)),
         f"Plan digest: `{comparison.plan_digest}`",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -59,9 +59,9 @@ def gate_markdown(found: Gate) -> str:
     parts = [
         f"# loadgen gate: {word}",
         escape(said),
-        _list([f"{bad}: {why}" for bad, why in gate_view.reasons(found)]),
-        _list([*gate_view.sides(found), *gate_view.notes(found)]),
-        *map(_table, gate_view.tables(found)),
+        as_list([f"{bad}: {why}" for bad, why in gate_view.reasons(found)]),
+        as_list([*gate_view.sides(found), *gate_view.notes(found)]),
+        *map(as_table, gate_view.tables(found)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -71,9 +71,9 @@ def capacity_markdown(found: Capacity) -> str:
     word, said = capacity_view.headline(found)
     parts = [
         f"# {escape(word)}: {escape(said)}",
-        _list(capacity_view.sentences(found)),
-        _table(capacity_view.curve(found)),
-        f"## Undecided\n\n{_list(found.undecided)}" if found.undecided else "",
+        as_list(capacity_view.sentences(found)),
+        as_table(capacity_view.curve(found)),
+        f"## Undecided\n\n{as_list(found.undecided)}" if found.undecided else "",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -83,17 +83,20 @@ def escape(text: str) -> str:
     return _ACTIVE.sub(r"\\\1", clean(text, 1000))
 
 
-def _list(sentences: list[str]) -> str:
+def as_list(sentences: list[str]) -> str:
     return "\n".join(f"- {escape(said)}" for said in sentences)
 
 
-def _table(table: Table) -> str:
+def as_table(table: Table, level: int = 2) -> str:
+    """A table under a heading of `level`, its notes below."""
     lines = [
         _row([column.head for column in table.columns]),
         "|" + "|".join(" ---: " if column.kind == "number" else " --- " for column in table.columns) + "|",
         *map(_row, table.rows),
     ]
-    return "\n\n".join(filter(None, [f"## {escape(table.title)}", "\n".join(lines), _list(table.notes)]))
+    return "\n\n".join(
+        filter(None, [f"{'#' * level} {escape(table.title)}", "\n".join(lines), as_list(table.notes)])
+    )
 
 
 def _row(cells: list[str]) -> str:

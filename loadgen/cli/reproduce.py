@@ -1,0 +1,53 @@
+"""`loadgen reproduce`: make a study again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The study; without it, all are listed.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="Where its files go. Default reports/NAME."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page, too.")
+    ] = None,
+) -> None:
+    """Make a published comparison or an argument about batching again, in virtual time.
+
+    Writes report.md, its pictures as SVG, and figures.json.
+    """
+    from loadgen.cli.words import Words
+    from loadgen.report.terminal import print_tables
+    from loadgen.scenario import ScenarioError
+    from loadgen.studies.listing import listed, of_name
+
+    words = Words()
+    if name is None:
+        if out or html:
+            raise ScenarioError("reproduce: --out and --html need the NAME of a study")
+        print_tables([listed()], words.results)
+        return
+    from loadgen.studies.written import write
+
+    chosen = of_name(name)
+    words.say(f"making {name}: about {chosen.seconds} s of one core")
+    study, command = chosen.make(), f"loadgen reproduce {name}"
+    folder = out or Path("reports") / name
+    write(study, folder, command)
+    words.results.print(f"{study.title}\n", markup=False)
+    for said in study.answer:
+        words.results.print(said, markup=False)
+    words.say(f"files in {folder}: report.md, figures.json, {len(study.pictures)} pictures")
+    if html:
+        from loadgen.pages.study_page import page
+
+        html.write_text(page(study, command), encoding="utf-8")
+        words.say(f"page in {html}")
