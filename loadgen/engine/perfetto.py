@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Any
 
-from loadgen.engine.trace import Iteration
+from loadgen.engine.trace import Iteration, Slots
 
 Event = dict[str, Any]
 
@@ -47,51 +46,47 @@ class _Picture:
     def __init__(self) -> None:
         self._now_us = 0.0
         self._stays: dict[str, _Stay] = {}
+        self._slots = Slots()
         self._threads = 0
-        self._free: list[int] = []
         self._counted: dict[str, dict[str, int]] = {}
 
     def iteration(self, it: Iteration) -> Iterator[Event]:
         self._pass_to(it.start_s)
-        yield from self._leave(it.preempted, "preempted")
+        preempted, came = self._slots.start(it)
+        yield from self._leave(preempted, "preempted")
         for name in it.rejected:
             yield self._event("i", "rejected", _QUEUE, s="t", args={"request": name})
-        prompts, decodes, active = dict(it.prefill), set(it.decode), set(it.active)
-        holders = active | decodes | prompts.keys()
-        for name in dict.fromkeys([*it.admitted, *it.active, *prompts, *it.decode]):
-            if name in holders and name not in self._stays:
-                yield from self._come(name)
+        prompts, decodes = dict(it.prefill), set(it.decode)
+        for name, slot in came.items():
+            yield from self._come(name, slot)
         for stay in self._stays.values():
             yield from self._compute(stay, prompts.get(stay.name), stay.name in decodes, it.iteration)
         yield from self._count_step(it)
         self._pass_to(it.start_s + it.step_s)
         for name in prompts:
             yield from self._stop(self._stays[name])
-        yield from self._leave([name for name in self._stays if name not in active])
+        yield from self._leave(self._slots.end(it))
         yield from self._count("requests", waiting=len(it.queue), active=len(it.active))
 
     def end(self) -> Iterator[Event]:
-        yield from self._leave(list(self._stays))
+        yield from self._leave(self._slots.held)
 
     def _pass_to(self, instant_s: float) -> None:
         self._now_us = max(self._now_us, round(instant_s * 1e6, 3))
 
-    def _come(self, name: str) -> Iterator[Event]:
-        if not self._free:
-            thread = _FIRST_SLOT + self._threads
-            yield from _thread(thread, f"slot {self._threads}")
-            heappush(self._free, thread)
+    def _come(self, name: str, slot: int) -> Iterator[Event]:
+        stay = self._stays[name] = _Stay(name, _FIRST_SLOT + slot)
+        if slot == self._threads:
+            yield from _thread(stay.thread, f"slot {slot}")
             self._threads += 1
-        stay = self._stays[name] = _Stay(name, heappop(self._free))
         yield self._event("B", name, stay.thread)
 
-    def _leave(self, names: list[str], why: str | None = None) -> Iterator[Event]:
-        for stay in [self._stays.pop(name) for name in names if name in self._stays]:
+    def _leave(self, names: Iterable[str], why: str | None = None) -> Iterator[Event]:
+        for stay in [self._stays.pop(name) for name in names]:
             yield from self._stop(stay)
             if why is not None:
                 yield self._event("i", why, stay.thread, s="t", args={"request": stay.name})
             yield self._event("E", stay.name, stay.thread)
-            heappush(self._free, stay.thread)
 
     def _compute(self, stay: _Stay, prompt: int | None, decodes: bool, iteration: int) -> Iterator[Event]:
         doing = "prefill" if prompt is not None else "decode" if decodes else None

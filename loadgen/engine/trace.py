@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 from itertools import chain, islice
 from typing import Generic, Literal, TypeVar
 
@@ -81,6 +82,40 @@ def _go_on(passages: dict[str, Passage], iteration: Iteration) -> None:
     for name in iteration.completed:
         passages[name].completed = iteration.iteration
         passages[name].result = "completed"
+
+
+class Slots:
+    """Who holds which slot, step by step. A request takes the lowest free one and keeps it until it is
+    preempted or no longer active.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[str, int] = {}
+        self._free: list[int] = []
+
+    def start(self, iteration: Iteration) -> tuple[dict[str, int], dict[str, int]]:
+        """Who loses a slot as the step begins, and who takes one; with their slots."""
+        left = self._leave(iteration.preempted)
+        prompts = [name for name, _ in iteration.prefill]
+        holders = {*iteration.active, *iteration.decode, *prompts}
+        comers = dict.fromkeys([*iteration.admitted, *iteration.active, *prompts, *iteration.decode])
+        new = [name for name in comers if name in holders and name not in self.held]
+        return left, {name: self._take(name) for name in new}
+
+    def end(self, iteration: Iteration) -> dict[str, int]:
+        """Who leaves its slot as the step ends."""
+        active = set(iteration.active)
+        return self._leave([name for name in self.held if name not in active])
+
+    def _take(self, name: str) -> int:
+        slot = self.held[name] = heappop(self._free) if self._free else len(self.held)
+        return slot
+
+    def _leave(self, names: list[str]) -> dict[str, int]:
+        left = {name: self.held.pop(name) for name in names if name in self.held}
+        for slot in left.values():
+            heappush(self._free, slot)
+        return left
 
 
 class Totals(msgspec.Struct, kw_only=True):
