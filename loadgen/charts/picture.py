@@ -11,6 +11,7 @@ from loadgen.charts.theme import CONFIG, ink, on_white
 from loadgen.report.tables import Table
 
 WIDTH, HEIGHT = 640, 220  # of an SVG; a page's pictures are as wide as it
+_NARROW = 420  # each of several
 _LINE = 100  # characters of what stands above an SVG
 
 Columns = Mapping[str, Sequence[float | str | None]]
@@ -62,18 +63,34 @@ def rows(columns: Columns) -> list[dict[str, float | str | None]]:
 
 def svg(picture: Picture, width: int = WIDTH) -> str:
     """The picture as an SVG on white, with title and caption above it."""
+    return _drawn(_standing(picture, width), picture.data)
+
+
+def sheet(title: str, says: Sequence[str], pictures: Sequence[Picture]) -> str:
+    """Several pictures in one SVG on white, two beside each other, under a title and sentences."""
+    lines = [line for said in says for line in textwrap.wrap(said, _LINE * 4 // 3)]
+    spec = {
+        "title": {"text": title, "subtitle": lines},
+        "concat": [_standing(picture, _NARROW) for picture in pictures],
+        "columns": 2,
+    }
+    return _drawn(spec, {name: columns for picture in pictures for name, columns in picture.data.items()})
+
+
+def _standing(picture: Picture, width: int) -> dict[str, Any]:
+    """The picture's spec, so wide, with the words that a page has around it."""
+    subtitle = textwrap.wrap(picture.says, _LINE * width // WIDTH)
+    size = {"width": width, "height": picture.spec.get("height", picture.height)}
+    return picture.spec | size | {"title": {"text": picture.title, "subtitle": subtitle}}
+
+
+def _drawn(spec: dict[str, Any], data: Mapping[str, Columns]) -> str:
     import vl_convert
 
-    spec = picture.spec | {
-        "width": width,
-        "height": picture.spec.get("height", picture.height),
-        "datasets": {name: rows(columns) for name, columns in picture.data.items()},
+    whole = spec | {
+        "datasets": {name: rows(columns) for name, columns in data.items()},
         "config": CONFIG | {"background": ink("paper")},
-        "title": {
-            "text": picture.title,
-            "subtitle": textwrap.wrap(picture.says, _LINE * width // WIDTH),
-        },
         "padding": 8,
     }
-    drawn: str = vl_convert.vegalite_to_svg(on_white(spec))
+    drawn: str = vl_convert.vegalite_to_svg(on_white(whole))
     return drawn

@@ -98,22 +98,21 @@ def plan(
 
 
 def _draw(plan: Plan, scenario: Scenario, found: PlanFacts, svg: Path | None, html: Path | None) -> None:
-    from loadgen.report import plan_chart, plan_view
+    from loadgen.cli.files import written
+    from loadgen.report import plan_view
     from loadgen.report.plan_bars import bars
 
-    title, sentences, shown = f"Plan of {scenario.name}", plan_view.sentences(found), bars(plan, scenario, 60)
-    for path, drawing in ((svg, plan_chart.svg), (html, plan_chart.page)):
-        if path is not None:
-            _written(path, drawing(title, sentences, shown))
+    shown = bars(plan, scenario, 60)
+    if svg is not None:
+        from loadgen.charts.picture import sheet
+        from loadgen.charts.plan import histogram
 
+        pictures = [histogram(each) for each in shown]
+        written(svg, sheet(f"Plan of {scenario.name}", plan_view.sentences(found), pictures))
+    if html is not None:
+        from loadgen.pages.plan_page import plan_page
 
-def _written(path: Path, text: str) -> None:
-    from loadgen.scenario import ScenarioError
-
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise ScenarioError(f"{path}: cannot be written: {problem.strerror}") from None
+        written(html, plan_page(scenario.name, found, shown))
 
 
 def _compared(pair: tuple[str, str], scenario: str | None, words: Words) -> Exit:

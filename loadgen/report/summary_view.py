@@ -302,3 +302,10 @@ def next_steps(s: Summary) -> list[str]:
     if s.goodput is None:
         steps.append("Give goodput limits (ttft, tpot, e2e) to learn how many requests were good enough.")
     return steps
+
+
+def validity(s: Summary) -> str:
+    """What VALID and INVALID mean for the reader."""
+    if s.validity == "INVALID":
+        return "do not use these figures: the measurement itself failed"
+    return "simulated, not measured" if s.source == "virtual" else "the measurement can be trusted"
