@@ -257,9 +257,7 @@ def load(folder: Path) -> Run:
     row twice, or figures that contradict each other.
     """
     header = _header(folder / "run.json")
-    path = folder / "records.jsonl"
-    if not path.is_file():
-        raise ScenarioError(f"{folder} is not a whole run folder: it has no records.jsonl")
+    path = _records(folder)
     lines = _Lines(path)
     try:
         records = Records.from_records(lines)
@@ -270,6 +268,20 @@ def load(folder: Path) -> Run:
     if header.ended_early is not None:
         records = records.measured_until(header.ended_early.until_s)
     return Run(header, records, lines.torn)
+
+
+def each(folder: Path) -> tuple[RunHeader, Iterator[RequestRecord]]:
+    """The header, and the records one by one, however many there are; nothing is looked at across lines.
+
+    Raises ScenarioError as `load` does, for a broken line only as it comes.
+    """
+    return _header(folder / "run.json"), iter(_Lines(_records(folder)))
+
+
+def _records(folder: Path) -> Path:
+    if not (path := folder / "records.jsonl").is_file():
+        raise ScenarioError(f"{folder} is not a whole run folder: it has no records.jsonl")
+    return path
 
 
 def _header(path: Path) -> RunHeader:

@@ -21,7 +21,7 @@ LEVELS = {
     "drive": 3, "compare": 3, "grid": 3, "repeats": 3, "calibrate": 3, "baseline": 3, "gate": 3,
     "level": 3, "looks": 3, "probe": 3, "edges": 3, "capacity": 3, "replicas": 3, "sweep": 3,
     "report": 4, "api": 4,
-    "charts": 5, "pages": 6, "studies": 7,
+    "export": 5, "charts": 5, "pages": 6, "studies": 7,
     "cli": 8, "__main__": 8,
 }  # fmt: skip
 PURE = {place for place, level in LEVELS.items() if level < 2} - {"timer"} | {"stats"}  # a timer waits

@@ -14,6 +14,7 @@ from loadgen.cli import (
     compare,
     demo,
     engines,
+    export,
     gate,
     plan,
     report,
@@ -53,7 +54,7 @@ def root(
 
 
 for command in (
-    *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report),
+    *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report, export.export),
     *(calibrate.calibrate, capacity.capacity, gate.gate, slos.slos, demo.demo, reproduce.reproduce),
 ):
     app.command()(command)

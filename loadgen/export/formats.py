@@ -1,0 +1,85 @@
+"""A run folder in another format: which there are, by which ending they go, and how each is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from loadgen.export import perfetto, sheets
+from loadgen.scenario import ScenarioError
+
+# What a run folder consists of, which no export may take the place of.
+OWN = ("run.json", "records.jsonl", "summary.json", "vllm.json", "iterations.jsonl", "trace.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`write`: of a run folder, into a file; what it says is in it."""
+
+    endings: tuple[str, ...]
+    write: Callable[[Path, BinaryIO], str]
+
+
+def _rows(write: Callable[[Path, BinaryIO], int]) -> Callable[[Path, BinaryIO], str]:
+    return lambda folder, file: f"{write(folder, file):,} requests"
+
+
+def _perfetto(folder: Path, file: BinaryIO) -> str:
+    drawn, all_of_them = perfetto.write(folder, file)
+    return (
+        f"{drawn:,} requests" if drawn == all_of_them else f"the first {drawn:,} of {all_of_them:,} requests"
+    )
+
+
+def _openmetrics(folder: Path, file: BinaryIO) -> str:
+    from loadgen.export.openmetrics import text
+    from loadgen.run import load
+    from loadgen.stats import summarize
+
+    file.write(text(summarize(load(folder))).encode())
+    return "the summary"
+
+
+FORMATS = {
+    "csv": Format((".csv",), _rows(sheets.write_csv)),
+    "parquet": Format((".parquet",), _rows(sheets.write_parquet)),
+    "jsonl": Format((".jsonl",), _rows(sheets.write_jsonl)),
+    "perfetto": Format((".json",), _perfetto),
+    "openmetrics": Format((".om", ".prom", ".txt"), _openmetrics),
+}
+
+
+def format_of(name: str, chosen: str | None) -> Format:
+    """The one of that name, else the one of a file's ending. Raises ScenarioError."""
+    if chosen is not None and chosen not in FORMATS:
+        raise ScenarioError(f"--format {chosen} is unknown; there are {', '.join(FORMATS)}")
+    if chosen is not None:
+        return FORMATS[chosen]
+    for one in FORMATS.values():
+        if name.endswith(one.endings):
+            return one
+    endings = ", ".join(ending for one in FORMATS.values() for ending in one.endings)
+    raise ScenarioError(f"{name}: its ending names no format: choose one of {endings}, or say --format")
+
+
+def export(folder: Path, to: Path, chosen: Format) -> str:
+    """Write the run in `folder` to the file `to`, whole or not at all; says what is in it.
+
+    Raises ScenarioError where that is no run, and for what the operating system refuses.
+    """
+    if to.exists() and not to.is_file():
+        raise ScenarioError(f"{to} is no file to be written; for stdout say - and --format")
+    if to.name in OWN and to.parent.resolve() == folder.resolve():
+        raise ScenarioError(f"{to} belongs to the run itself: choose another name")
+    half = to.with_name(f"{to.name}.half")
+    try:
+        with half.open("wb") as file:
+            said = chosen.write(folder, file)
+        half.replace(to)
+    except OSError as problem:
+        raise ScenarioError(f"{to}: cannot be written: {problem.strerror}") from None
+    finally:
+        half.unlink(missing_ok=True)
+    return said
