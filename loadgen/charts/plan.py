@@ -34,12 +34,8 @@ def histogram(bars: Bars) -> Picture:
 def _spec(bars: Bars, name: str, inks: dict[str, str]) -> dict[str, Any]:
     import altair as alt
 
-    x = alt.X(
-        "from:Q",
-        title=bars.x,
-        bin="binned",
-        scale=alt.Scale(type="log" if bars.is_log else "linear", nice=False),
-    )
+    scale = alt.Scale(type="log" if bars.is_log else "linear", nice=False)
+    x = alt.X("from:Q", title=bars.x, bin="binned", scale=scale)
     y = alt.Y("height:Q", title=bars.y, stack="zero")
     tooltip = [
         alt.Tooltip("from:Q", title=f"from, {bars.x}", format=",.4~g"),
