@@ -1,0 +1,50 @@
+"""Families of curves: one figure at several loads, for each variant; published figures beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from loadgen.charts.picture import Picture
+from loadgen.report.figures import number
+from loadgen.report.tables import SOURCES, Column, Table
+from loadgen.studies.drawings import Axis, Words, lines
+
+Family = Mapping[str, Mapping[float, float | None]]
+"""A figure by its curve and by x; None: not defined there."""
+
+
+class Titles(NamedTuple):
+    """Of a picture: its file's name, what it shows, what there is to see, its axes with their units.
+
+    `least`: where a logarithmic axis of y begins; None: it is linear.
+    """
+
+    name: str
+    title: str
+    says: str
+    x: str
+    y: str
+    least: float | None = None
+
+
+def drawn(titles: Titles, ours: Family, published: Family | None = None) -> Picture:
+    """Ours as lines, published figures as diamonds."""
+    x, y = Axis("x", titles.x), Axis("y", titles.y, least=titles.least)
+    words = Words(titles.name, titles.title, titles.says, table(titles, ours, published))
+    return lines(words, x, y, "curve", _rows(ours), _rows(published) if published else None)
+
+
+def table(titles: Titles, ours: Family, published: Family | None = None) -> Table:
+    """A row an x, a column a curve."""
+    columns = {f"{name}, SIMULATED": points for name, points in ours.items()}
+    columns |= {f"{name}, published": points for name, points in (published or {}).items()}
+    at = sorted({x for points in columns.values() for x in points})
+    rows = [[f"{x:g}", *(number(points.get(x)) for points in columns.values())] for x in at]
+    heads = [Column(titles.x, "label"), *map(Column, columns)]
+    return Table(titles.title, heads, rows, [f"{titles.y}; ours {SOURCES['virtual']}."])
+
+
+def _rows(family: Family) -> dict[str, list[float | str | None]]:
+    known = [(name, x, y) for name, points in family.items() for x, y in points.items() if y is not None]
+    return {"curve": [p[0] for p in known], "x": [p[1] for p in known], "y": [p[2] for p in known]}
