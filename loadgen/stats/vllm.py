@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.laws import Constant, Gamma, Poisson
+from loadgen.laws import Constant, Gamma, Poisson, Ramp
 from loadgen.records import Floats, Mask, Records
 from loadgen.run import Run
 from loadgen.scenario import CHAT
 from loadgen.stats.certificate import declared
+from loadgen.stats.counted import Counted, Tally
 from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gaps_of, span_s
 from loadgen.stats.quantiles import of_ordered
@@ -40,6 +41,7 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
     tpot_s = np.divide(e2el_s - ttft_s, outputs - 1, out=np.full(len(r), np.nan), where=outputs > 1)
     prompts = np.where(np.isnan(r.prompt_tokens), r.asked_prompt_tokens, r.prompt_tokens)
     seconds = _duration_s(run)
+    capped = run.asked("load", "max_concurrency")
     endpoint = run.asked("target", "endpoint") or CHAT  # where the bundled engine is asked
     totals = {"input": float(np.nansum(prompts[ok])), "output": float(outputs[ok].sum())}
     good = _good(summary, ok, ttft_s, tpot_s, e2el_s)
@@ -52,7 +54,7 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
         "tokenizer_id": None,
         "num_prompts": summary.offered,
         **_arrivals(run),
-        "max_concurrency": run.asked("load", "max_concurrency"),
+        "max_concurrency": capped,
         "duration": seconds,
         "completed": int(ok.sum()),
         "failed": summary.offered - int(ok.sum()),
@@ -69,6 +71,7 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
         **_milliseconds("tpot", _known(tpot_s[ok]), per_ms=1e-3),
         **_milliseconds("itl", _itl_us(r, ok, first_s, last_s), per_ms=1e3),
         **_milliseconds("e2el", _known(e2el_s[ok]), per_ms=1e-3),
+        **(_queued(span_s(r.ready_s, r.due_s)[ok], e2el_s[ok]) if capped else {}),
     }
 
 
@@ -76,13 +79,15 @@ def _or(values: Floats, others: Floats) -> Floats:
     return np.where(np.isnan(values), others, values)
 
 
-def _itl_us(r: Records, ok: Mask, first_s: Floats, last_s: Floats) -> NDArray[np.uint32]:
-    """Ascending: gaps between token events, and to these from a first event without one, and on to a last."""
+def _itl_us(r: Records, ok: Mask, first_s: Floats, last_s: Floats) -> Counted:
+    """Gaps between token events, and to these from a first event without one, and on to a last."""
     ends_s = np.concatenate([(r.first_token_s - first_s)[ok], (last_s - r.last_token_s)[ok]])
     ends_us = np.rint(ends_s * 1e6)
-    gaps_us = np.concatenate([gaps_of(r, ok), ends_us[ends_us > 0].astype(np.uint32)])
-    gaps_us.sort()
-    return gaps_us
+    tally = Tally()
+    tally.add(Counted.of(ends_us[ends_us > 0]))
+    for some in r.blocks():
+        tally.add(Counted.of(gaps_of(some, some.answered)))
+    return tally.counted()
 
 
 def _duration_s(run: Run) -> float | None:
@@ -92,8 +97,13 @@ def _duration_s(run: Run) -> float | None:
 
 
 def _arrivals(run: Run) -> dict[str, Any]:
-    """Its burstiness is the gamma shape: infinity, as text, for constant gaps. A burst's rate is infinite."""
+    """Its burstiness is the gamma shape: infinity, as text, for constant gaps. A burst's rate is infinite;
+    so is, to it, that of a ramp.
+    """
     law = declared(run)
+    if isinstance(law, Ramp):
+        ends = {"ramp_up_start_rps": law.from_rps, "ramp_up_end_rps": law.to_rps}
+        return {"request_rate": "inf", "burstiness": 1.0, "ramp_up_strategy": "linear", **ends}
     if not isinstance(law, Poisson | Gamma | Constant):
         return {"request_rate": "inf" if run.header.window_by == "burst" else None, "burstiness": None}
     shape = "inf" if isinstance(law, Constant) else law.shape if isinstance(law, Gamma) else 1.0
@@ -129,6 +139,13 @@ def _milliseconds(name: str, ordered: NDArray[Any], per_ms: float) -> dict[str, 
     population = None if d.mean is None else (d.sd or 0.0) * ((d.n - 1) / d.n) ** 0.5
     stats = {"mean": d.mean, "median": d.quantiles["p50"], "std": population, "p99": d.quantiles["p99"]}
     return {f"{stat}_{name}_ms": value for stat, value in stats.items()}
+
+
+def _queued(queue_s: Floats, e2el_s: Floats) -> dict[str, float | None]:
+    return {
+        **_milliseconds("client_queue_time", _known(queue_s), per_ms=1e-3),
+        **_milliseconds("e2el_including_client_queue", _known(queue_s + e2el_s), per_ms=1e-3),
+    }
 
 
 def _per(count: float, seconds: float | None) -> float | None:

@@ -122,6 +122,25 @@ def test_arrivals_in_its_words(
     assert (result["request_rate"], result["burstiness"]) == (rate, burstiness)
 
 
+def test_a_ramp_in_its_words() -> None:
+    """Its keys of a ramp are there only then; it leaves the rate at infinity."""
+    ramp = {"arrivals": {"kind": "ramp", "from": "1/s", "to": "4/s", "over": "10s"}}
+    result = of(run_of(ROWS, scenario=scenario(**ramp)))
+    found = {key: value for key, value in result.items() if "ramp" in key or "rate" in key}
+    ends = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1.0, "ramp_up_end_rps": 4.0}
+    assert found == {"request_rate": "inf"} | ends
+
+
+def test_waits_for_a_place_have_their_own_keys() -> None:
+    """Two requests due at 0 with room for one: the second waits 130 ms, then takes as long itself."""
+    rows = [ok(0, 0.0), ok(1, 0.0, slot_s=0.13, started_s=0.13, sent_s=0.13, ttft_s=0.23)]
+    result = of(run_of(rows, scenario=scenario(max_concurrency=1)))
+    assert result["mean_client_queue_time_ms"] == pytest.approx((0 + 130) / 2)
+    assert result["mean_e2el_including_client_queue_ms"] == pytest.approx((130 + 260) / 2)
+    assert result["mean_e2el_ms"] == pytest.approx(130)
+    assert not [key for key in of(run_of(rows, scenario=scenario())) if "queue" in key]
+
+
 def test_without_an_answer_its_times_are_null() -> None:
     """Zeros would read as a very fast server."""
     result = of(run_of([failed(0)], scenario=scenario()))
