@@ -25,7 +25,7 @@ def schema() -> Node:
     made = Scenario.model_json_schema(by_alias=True)
     kinds: Node = made["$defs"]
     bare_time = kinds["FixedSpan"]["properties"]["time"]
-    for node in list(_nodes(made)):
+    for node in list(nodes(made)):
         node.pop("title", None)
         union = node.pop("discriminator", None)
         if union is None:
@@ -37,26 +37,26 @@ def schema() -> Node:
         elif node["oneOf"][0]["$ref"].endswith("Span"):
             node["anyOf"] = [bare_time, {"oneOf": node.pop("oneOf")}]
     _take_presets(kinds)
-    for node in _nodes(made):
+    for node in nodes(made):
         for value in node.get("properties", {}).values():
             _describe(value, node, kinds)
     name = {"title": "loadgen scenario", "description": made.pop("description")}
     return {"$schema": DIALECT, **name, **made}
 
 
-def _nodes(value: Any) -> Iterator[Node]:
+def nodes(value: Any) -> Iterator[Node]:
     """Every schema in `value`, the outer before the inner; the names of keys are none."""
     if isinstance(value, list):
         for one in value:
-            yield from _nodes(one)
+            yield from nodes(one)
     elif isinstance(value, dict):
         yield value
         for key, inner in value.items():
             if key in ("properties", "$defs"):
                 for one in inner.values():
-                    yield from _nodes(one)
+                    yield from nodes(one)
             elif key not in ("default", "examples", "enum", "const", "required"):
-                yield from _nodes(inner)
+                yield from nodes(inner)
 
 
 def _require(kind: Node, key: str) -> None:

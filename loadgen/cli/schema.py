@@ -1,10 +1,22 @@
-"""`loadgen schema`: what a scenario's YAML may hold, for an editor."""
+"""`loadgen schema`: what a scenario's YAML may hold, for an editor; and what loadgen's JSON holds."""
 
 from __future__ import annotations
 
+from typing import Annotated
 
-def schema() -> None:
-    """Print the JSON Schema of a scenario, for editors.
+import typer
+
+
+def schema(
+    document: Annotated[
+        str,
+        typer.Argument(
+            help="scenario, plan, run, record, summary, iteration, comparison, capacity, sweep, replicas, "
+            "gate, calibration, or request (a line of export's .jsonl)."
+        ),
+    ] = "scenario",
+) -> None:
+    """Print the JSON Schema of a scenario, for editors, or of a document that loadgen writes.
 
     Keep it in a file, loadgen schema > loadgen.schema.json, and name that in a scenario's first line:
 
@@ -13,6 +25,6 @@ def schema() -> None:
     import json
 
     from loadgen.cli.words import Words
-    from loadgen.schema import schema as made
+    from loadgen.export.documents import schema as made
 
-    Words().document(json.dumps(made(), indent=1, ensure_ascii=False))
+    Words().document(json.dumps(made(document), indent=1, ensure_ascii=False))
