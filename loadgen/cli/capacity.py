@@ -74,6 +74,7 @@ def capacity(
             help="A new folder, or that of an earlier search: it then goes on. Default a new one in runs/.",
         ),
     ] = None,
+    html: options.Html = None,
     virtual: options.Virtual = False,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -91,6 +92,7 @@ def capacity(
     from loadgen.cli.exits import of_capacity
     from loadgen.cli.firing import Manner
     from loadgen.cli.flags import overlay
+    from loadgen.cli.reporting import draw_page, reported
     from loadgen.cli.words import Words
     from loadgen.scenario import ScenarioError
 
@@ -124,6 +126,8 @@ def capacity(
         raise typer.Exit(planning.search_settings(cells, find, day, words, folder))
     found = find(asked, folder)
     planning.show(found, day, words, folder)
+    if html is not None:
+        draw_page(html, reported([folder]), words)
     raise typer.Exit(of_capacity(found))
 
 

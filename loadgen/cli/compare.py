@@ -38,6 +38,7 @@ def compare(
     processes: options.Processes = None,
     no_preflight: options.NoPreflight = False,
     out: options.Out = None,
+    html: options.Html = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -48,7 +49,9 @@ def compare(
     asked = overlay(scenario, ctx.params)
     words = Words(as_json, quiet)
     raise typer.Exit(
-        compare_variants(asked, words, where=scenario, out=out, virtual=virtual, preflight=not no_preflight)
+        compare_variants(
+            asked, words, where=scenario, out=out, html=html, virtual=virtual, preflight=not no_preflight
+        )
     )
 
 
@@ -58,6 +61,7 @@ def compare_variants(
     *,
     where: str,
     out: Path | None,
+    html: Path | None = None,
     virtual: bool = False,
     preflight: bool = True,
 ) -> Exit:
@@ -70,6 +74,7 @@ def compare_variants(
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import Manner, run_async
     from loadgen.cli.repeats import run_one
+    from loadgen.cli.reporting import draw_page, reported
     from loadgen.report.terminal import print_summary
     from loadgen.run import refuse_used
     from loadgen.scenario import ScenarioError
@@ -94,6 +99,8 @@ def compare_variants(
             words.show(partial(print_summary, summaries[name], folder=order.folder), summaries[name])
             return Exit.INTERRUPTED
     _conclude(summaries, plan.digest(), folder, words)
+    if html is not None:
+        draw_page(html, reported([folder]), words)
     return of_comparison(list(summaries.values()))
 
 

@@ -188,5 +188,9 @@ Trace = Annotated[
 NoPreflight = Annotated[
     bool, typer.Option("--no-preflight", help="Skip the look at the server before the load.")
 ]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Draw it: a page with pictures, that needs no network."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON, alone on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]

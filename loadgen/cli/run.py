@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loadgen.cli import options
 from loadgen.cli.exits import of_run
+
+if TYPE_CHECKING:
+    from loadgen.scenario import Scenario
 
 
 def run(
@@ -108,6 +112,7 @@ def run(
         typer.Option("--stop-on-fail", help="With vary: end with the first cell that fails."),
     ] = False,
     out: options.Out = None,
+    html: options.Html = None,
     virtual: options.Virtual = False,
     trace: options.Trace = False,
     as_json: options.AsJson = False,
@@ -123,6 +128,7 @@ def run(
     from loadgen.cli.firing import Manner, carried_out
     from loadgen.cli.flags import overlay, positive_s
     from loadgen.cli.replaying import replayed
+    from loadgen.cli.reporting import draw_page, of_one, reported
     from loadgen.cli.tracing import traced
     from loadgen.cli.words import Words
     from loadgen.report.terminal import print_summary
@@ -130,29 +136,22 @@ def run(
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
 
-    if trace and not virtual:
-        raise ScenarioError("--trace shows what the simulated engine does: it needs --virtual")
     if trace and plan is not None:
         raise ScenarioError("--trace draws the plans of a scenario's variants: it cannot stand beside --plan")
     asked, rows = (
         (overlay(scenario, ctx.params), None) if plan is None else replayed(plan, scenario, ctx.params)
     )
-    if asked.variants and not trace:
-        raise ScenarioError(
-            f"{scenario}: variants: this is a comparison: "
-            f"use loadgen compare {scenario}, or run it with --virtual --trace"
-        )
-    if trace and asked.repeats > 1:
-        raise ScenarioError("--trace shows one run: it cannot stand beside repeats")
-    if virtual and asked.target is not None:
-        raise ScenarioError("--virtual simulates the bundled engine: it cannot stand beside a target")
+    _refuse_mixed(asked, scenario, virtual=virtual, trace=trace, html=html)
     words = Words(as_json, quiet)
     manner = Manner(words.progress, quiet, not no_preflight, positive_s("--wait-ready", wait_ready))
     run_id = drive.new_run_id(asked.name)
     folder = out or drive.RUNS / run_id
     refuse_used(folder)
     if trace:
-        raise typer.Exit(traced(asked, words, str(scenario), folder, run_id, salt or None))
+        code = traced(asked, words, str(scenario), folder, run_id, salt or None)
+        if html is not None:
+            draw_page(html, reported([folder]), words)
+        raise typer.Exit(code)
     if asked.vary:
         from loadgen.cli.grid import run_grid
 
@@ -175,4 +174,27 @@ def run(
     with drive.kept(folder):
         summary = drive.conclude(done, folder)
         words.show(partial(print_summary, summary, folder=folder), summary)
+        if html is not None:
+            draw_page(html, of_one(done, summary, folder), words)
     raise typer.Exit(of_run(summary))
+
+
+def _refuse_mixed(
+    asked: Scenario, where: str | None, *, virtual: bool, trace: bool, html: Path | None
+) -> None:
+    """Raises ScenarioError for flags that do not go with each other, or with what the scenario asks."""
+    from loadgen.scenario import ScenarioError
+
+    if trace and not virtual:
+        raise ScenarioError("--trace shows what the simulated engine does: it needs --virtual")
+    if asked.variants and not trace:
+        raise ScenarioError(
+            f"{where}: variants: this is a comparison: "
+            f"use loadgen compare {where}, or run it with --virtual --trace"
+        )
+    if trace and asked.repeats > 1:
+        raise ScenarioError("--trace shows one run: it cannot stand beside repeats")
+    if html is not None and (asked.vary or asked.variants or asked.repeats > 1):
+        raise ScenarioError("--html draws one run: draw several with loadgen report RUN RUN --html FILE")
+    if virtual and asked.target is not None:
+        raise ScenarioError("--virtual simulates the bundled engine: it cannot stand beside a target")

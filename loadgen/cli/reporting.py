@@ -1,0 +1,202 @@
+"""What a folder, or several, hold: a run, a comparison or a search for capacity, and all ways to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadgen.cli.exits import Exit, of_capacity, of_comparison, of_run
+from loadgen.cli.files import written
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loadgen.charts.picture import Picture
+    from loadgen.cli.words import Words
+    from loadgen.engine.trace import Iteration
+    from loadgen.run import Run
+    from loadgen.stats.summary import Summary
+
+MOST_ITERATIONS = 50_000  # of a trace, so many are drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """One result in every form. `markdown` takes the pictures that it is to show: files by title."""
+
+    code: Exit
+    document: object
+    show: Callable[[Console], None]
+    markdown: Callable[[Mapping[str, str]], str]
+    page: Callable[[], str]
+    pictures: Callable[[], Sequence[Picture]]
+
+
+def reported(given: Sequence[Path], slos: Sequence[str] = ()) -> Reported:
+    """What `given` hold, judged by `slos` too. Raises ScenarioError."""
+    from loadgen.capacity import FILE
+    from loadgen.scenario import ScenarioError
+    from loadgen.stats import summarize
+
+    if len(given) == 1 and (given[0] / FILE).is_file():
+        if slos:
+            raise ScenarioError(
+                f"{given[0]} holds a search for capacity: its SLOs are those it was made with"
+            )
+        return _of_capacity(given[0])
+    folders = [folder for each in given for folder in _of_comparison(each) or [each]]
+    found = {folder.name or str(folder.resolve().name): folder for folder in folders}
+    if len(found) != len(folders):
+        raise ScenarioError("two of these runs have the same folder name")
+    runs = {name: _judged(folder, slos) for name, folder in found.items()}
+    if len(runs) == 1:
+        [(name, run)] = runs.items()
+        return of_one(run, summarize(run), found[name])
+    return _of_runs(runs, found)
+
+
+def draw_page(path: Path, found: Reported, words: Words) -> None:
+    """The page of what was found, written where the user wants it. Raises ScenarioError."""
+    written(path, found.page())
+    words.say(f"page: {path}")
+
+
+def _judged(folder: Path, slos: Sequence[str]) -> Run:
+    from loadgen.run import load
+
+    run = load(folder)
+    return run.promising([*(run.asked("slos") or ()), *slos]) if slos else run
+
+
+def trace_of(folder: Path) -> list[Iteration]:
+    """What a simulated engine did in its first steps, where that was kept."""
+    from loadgen.drive import ITERATIONS, iterations
+
+    return [*islice(iterations(folder), MOST_ITERATIONS)] if (folder / ITERATIONS).is_file() else []
+
+
+# --- one run ------------------------------------------------------------------------------------------------
+
+
+def of_one(run: Run, summary: Summary, folder: Path) -> Reported:
+    """One run, which lies in `folder`."""
+    from loadgen.report.markdown import summary_markdown
+    from loadgen.report.terminal import print_summary
+
+    def page() -> str:
+        from loadgen.pages.run_page import run_page
+
+        return run_page(run, summary, trace_of(folder))
+
+    def pictures() -> Sequence[Picture]:
+        from loadgen.charts.of_run import pictures
+
+        return pictures(run, summary, trace_of(folder))
+
+    return Reported(
+        code=of_run(summary),
+        document=summary,
+        show=partial(print_summary, summary, folder=folder),
+        markdown=lambda shown: summary_markdown(summary, pictures=shown),
+        page=page,
+        pictures=pictures,
+    )
+
+
+# --- several ------------------------------------------------------------------------------------------------
+
+
+def _of_runs(runs: Mapping[str, Run], folders: Mapping[str, Path]) -> Reported:
+    from loadgen.compare import compare
+    from loadgen.report.markdown import comparison_markdown
+    from loadgen.report.terminal import print_comparison
+    from loadgen.stats import summarize
+
+    summaries = {name: summarize(run) for name, run in runs.items()}
+    comparison = compare(summaries, {name: run.header.plan_digest for name, run in runs.items()})
+
+    def traces() -> Mapping[str, Sequence[Iteration]]:
+        return {name: trace_of(folder) for name, folder in folders.items()}
+
+    def page() -> str:
+        from loadgen.pages.comparison_page import comparison_page
+
+        return comparison_page(comparison, runs, traces())
+
+    def pictures() -> Sequence[Picture]:
+        from loadgen.pages.comparison_page import pictures
+
+        return pictures(comparison, runs, traces())
+
+    return Reported(
+        code=of_comparison(list(summaries.values())),
+        document=comparison,
+        show=partial(print_comparison, comparison),
+        markdown=lambda shown: comparison_markdown(comparison, pictures=shown),
+        page=page,
+        pictures=pictures,
+    )
+
+
+_OTHERS = {
+    "gate.json": "a gate's verdict, which loadgen gate makes again",
+    "sweep.json": "the capacity of several settings, each in a folder of its own there",
+}
+
+
+def _of_comparison(folder: Path) -> list[Path]:
+    """The run folders of a comparison's folder, the baseline first; none where it is no comparison's."""
+    import msgspec
+
+    from loadgen.scenario import ScenarioError
+
+    path = folder / "comparison.json"
+    if not path.is_file():
+        for name, what in _OTHERS.items():
+            if (folder / name).is_file():
+                raise ScenarioError(
+                    f"{folder} holds {what}: {folder / name}. loadgen report takes a run folder"
+                )
+        if inside := sorted(found.parent for found in folder.glob("*/run.json")):
+            them = " ".join(map(str, inside))
+            raise ScenarioError(f"{folder} holds no finished comparison, but runs: loadgen report {them}")
+        return []
+    try:
+        variants = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["variants"]
+        return [folder / name for name in msgspec.convert(variants, dict[str, Any])]
+    except (msgspec.DecodeError, KeyError) as problem:
+        raise ScenarioError(f"{path}: {problem}") from None
+
+
+# --- capacity -----------------------------------------------------------------------------------------------
+
+
+def _of_capacity(folder: Path) -> Reported:
+    from loadgen.capacity import load
+    from loadgen.report.markdown import capacity_markdown
+    from loadgen.report.terminal import print_capacity
+
+    found = load(folder)
+
+    def page() -> str:
+        from loadgen.pages.capacity_page import capacity_page
+
+        return capacity_page(found, f"loadgen report {folder}")
+
+    def pictures() -> Sequence[Picture]:
+        from loadgen.pages.capacity_page import pictures
+
+        return pictures(found)
+
+    return Reported(
+        code=of_capacity(found),
+        document=found,
+        show=partial(print_capacity, found, folder=str(folder)),
+        markdown=lambda shown: capacity_markdown(found, pictures=shown),
+        page=page,
+        pictures=pictures,
+    )
