@@ -28,8 +28,9 @@ class Answer:
     """
 
     __slots__ = (
-        "_body", "_body_bytes", "_is_stream", "_origin_ns", "_secrets", "ended_us", "error", "headers_us",
-        "location", "misfit", "outcome", "retry_after_s", "sent_ns", "settled", "status", "stream",
+        "_body", "_body_bytes", "_is_stream", "_origin_ns", "_secrets", "due_us", "ended_us", "error",
+        "headers_us", "location", "misfit", "outcome", "retry_after_s", "sent_ns", "settled", "status",
+        "stream",
     )  # fmt: skip
 
     def __init__(
@@ -39,10 +40,12 @@ class Answer:
         secrets: Secrets = NO_SECRETS,
         *,
         keeps_text: bool = False,
+        due_us: int = 0,
     ) -> None:
         self._origin_ns = origin_ns
         self._secrets = secrets
         self.settled = settled
+        self.due_us = due_us  # of its row, since the origin too
         self._body = bytearray()  # its beginning, until an event was seen
         self._body_bytes = 0  # of one that is no stream
         self._is_stream = False
@@ -59,6 +62,12 @@ class Answer:
 
     def us(self, at_ns: int) -> int:
         return (at_ns - self._origin_ns + 500) // 1000
+
+    @property
+    def ttft_us(self) -> int:
+        """Of an answer with a token. Behind another clock's stamps a token may seem to come before due."""
+        assert self.stream.first_token_us is not None
+        return max(0, self.stream.first_token_us - self.due_us)
 
     # --- as it arrives --------------------------------------------------------------------------------------
 

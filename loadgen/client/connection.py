@@ -34,7 +34,7 @@ class Owner(Protocol):
 
     def free(self, connection: Connection) -> None: ...
     def lost(self, connection: Connection) -> None: ...
-    def read(self, tokens: int) -> None: ...
+    def read(self, answer: Answer, tokens: int) -> None: ...
     def crash(self, bug: BaseException) -> None: ...
 
 
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             before = answer.stream.events
             self._parse(data)
             if tokens := answer.stream.events - before:
-                self._owner.read(tokens)
+                self._owner.read(answer, tokens)
             if answer.outcome is not None:
                 self._settled()
             elif answer.headers_us is None and self._bytes > HEADERS_LIMIT_BYTES:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from loadgen.client.answer import Answer
+from loadgen.client.tally import Tally
 from loadgen.plan import Phase
 from loadgen.records import Outcome
 
@@ -21,7 +24,8 @@ class Counters:
     the plan itself that ended after they were sent. `failed`: done, and neither ok nor rejected nor aborted.
     `tail`: rows of the tail among those sent; how they end is counted nowhere. `unsent`: rows that ended
     before they were sent, by `max_in_flight` or by the user's patience. `dropped`: turns of sessions that
-    never fall due. `planned`: rows of the plan itself whose records say that they were sent.
+    never fall due. `planned`: rows of the plan itself whose records say that they were sent. `errors`: the
+    failed, by outcome. `ttft`, `chunk_gaps`: of all rows, as tokens come; of the gaps a sample.
     """
 
     due: int = 0
@@ -39,6 +43,9 @@ class Counters:
     planned: int = 0
     lag_s: float = 0.0
     tokens: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    ttft: Tally = field(default_factory=Tally)
+    chunk_gaps: Tally = field(default_factory=Tally)
 
     def started(self, phase: int) -> None:
         self.sent += 1
@@ -51,8 +58,20 @@ class Counters:
         if phase == Phase.TAIL:
             return
         self.done += 1
-        name = outcome.value if outcome in (Outcome.OK, Outcome.REJECTED, Outcome.ABORTED) else "failed"
+        is_error = outcome not in (Outcome.OK, Outcome.REJECTED, Outcome.ABORTED)
+        name = "failed" if is_error else outcome.value
         setattr(self, name, getattr(self, name) + 1)
+        if is_error:
+            self.errors[outcome.value] += 1
+
+    def heard(self, answer: Answer, events: int) -> None:
+        """A read brought so many token events of `answer`, one at least, its first or further ones."""
+        gaps_us = answer.stream.gaps_us
+        if len(gaps_us) < events:
+            self.ttft.count(answer.ttft_us)
+        else:
+            for at in range(-events, 0):
+                self.chunk_gaps.count(gaps_us[at])
 
 
 class Peers(Protocol):

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import reduce
 from math import ceil
+from operator import add
 from typing import Any
 
 from loadgen.client import Counters, Stop, control
@@ -224,7 +226,7 @@ class _Fleet:
         each, whole = [one.counters for one in self.workers], self._counters
         in_flight_max = whole.in_flight_max
         for name in (one.name for one in fields(Counters)):
-            setattr(whole, name, sum(getattr(one, name) for one in each))
+            setattr(whole, name, reduce(add, (getattr(one, name) for one in each)))
         whole.lag_s = max(one.lag_s for one in each)
         whole.in_flight_max = max(in_flight_max, whole.in_flight, *(one.in_flight_max for one in each))
 

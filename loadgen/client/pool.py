@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Literal, Self
 
 from loadgen.client.address import address, joined
+from loadgen.client.answer import Answer
 from loadgen.client.connection import Connection
 from loadgen.client.control import Counters, Stop
 from loadgen.client.tunnel import tunnel
@@ -21,6 +22,7 @@ from loadgen.scenario import Client, ScenarioError, Target
 from loadgen.units import show_duration
 
 FOREVER_S = 86_400.0  # the caller's own limit ends a handshake
+READS_A_SAMPLE = 8  # each one's gaps would be a third of a microsecond a read
 WARM_AT_ONCE = 64  # a server's queue of connections it has not accepted yet is short
 
 
@@ -267,8 +269,10 @@ class Pool:
         if self._emptied is not None and not self._open and not self._emptied.done():
             self._emptied.set_result(None)
 
-    def read(self, tokens: int) -> None:
-        """A read that brought this many token events, one at least."""
+    def read(self, answer: Answer, tokens: int) -> None:
+        """A read that brought this many token events of `answer`, one at least."""
         self._health.reads += 1
         self._health.reads_with_several_events += tokens > 1
         self._counters.tokens += tokens
+        if answer.stream.events == tokens or not self._health.reads % READS_A_SAMPLE:
+            self._counters.heard(answer, tokens)

@@ -68,7 +68,11 @@ class Call:
         """Nothing has happened yet in this attempt."""
         sender = self._sender
         self.answer = Answer(
-            sender.origin_ns, self._settled, sender.secrets, keeps_text=self.ask.said is not None
+            sender.origin_ns,
+            self._settled,
+            sender.secrets,
+            keeps_text=self.ask.said is not None,
+            due_us=self.ask.row.due_ns // 1000,
         )
         self._connection: Connection | None = None
         self._began_ns = self._connecting_ns = self._asked_ns = 0

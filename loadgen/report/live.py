@@ -1,29 +1,37 @@
-"""Progress while a run goes on: two lines redrawn four times a second, or a plain line every 5 s in a log."""
+"""Progress while a run goes on: four lines, four times a second, or a plain line every 5 s in a log."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from loadgen.client.tally import Tally
 from loadgen.report import signs
-from loadgen.report.figures import clean, duration, number
+from loadgen.report.figures import UNDEFINED, clean, duration, number, unit_of
+from loadgen.stats.limits import LIMITS
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from rich.console import Console
     from rich.text import Text
 
 FRAME_S = 0.25
 LINE_S = 5.0
-RATE_FRAMES = 8  # a rate is taken over so many frames or lines
+ROLLING_S = 10.0  # what percentiles and rates are of
 BAR_CELLS = 40
+
+_Part = tuple[str, str]  # words, and their style
 
 
 class Counters(Protocol):
-    """What a client counts as it runs. `tail`: those beyond the plan, in `sent` and `in_flight` alone.
+    """What a client counts as it runs. `tail`: those beyond the plan, in all counts but of how rows ended.
 
-    `lag_s`: the worst send lag of about the last second; `tokens`: token events so far.
+    `lag_s`: the worst send lag of about the last second; `tokens`: token events so far; `errors`: the failed
+    by outcome; `ttft`, `chunk_gaps`: how long they were.
     """
 
     due: int
@@ -39,21 +47,30 @@ class Counters(Protocol):
     unsent: int
     lag_s: float
     tokens: int
+    errors: Counter[str]
+    ttft: Tally
+    chunk_gaps: Tally
 
 
 async def watch(
-    counters: Counters, total: int | None, console: Console, *, now: Callable[[], float], title: str = ""
+    counters: Counters,
+    total: int | None,
+    console: Console,
+    *,
+    now: Callable[[], float],
+    title: str = "",
+    span_s: float | None = None,
 ) -> None:
     """Show progress on `console` until cancelled; the last state stays, and the cursor below it.
 
     `total`: planned rows, or None where only time bounds the run. `now`: seconds of any monotonic clock.
-    Silent on a quiet console. Redrawing happens in the event loop, where a slow frame would delay a send:
-    one takes about 0.2 ms.
+    `span_s`: from the first planned row's due to the last one's, where that is known.
+    Silent on a quiet console. Redrawing happens in the event loop, where a slow frame would delay a send.
     """
     if console.quiet:
         return
     signs.allow(console.file)
-    view = View(counters, total, clean(title), now())
+    view = View(counters, total, clean(title), now(), span_s)
     # FORCE_COLOR makes a log in CI look like a terminal to rich; only a real one can be redrawn
     show = _redraw if console.is_interactive and console.file.isatty() else _log
     await show(view, console, now)
@@ -81,78 +98,158 @@ async def _log(view: View, console: Console, now: Callable[[], float]) -> None:
         console.print(view.line(now()), soft_wrap=True, highlight=False, markup=False)
 
 
-class View:
-    """Counters in words. Told the time; keeps only what a rate needs."""
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """What had been counted at an instant."""
 
-    def __init__(self, counters: Counters, total: int | None, title: str, start_s: float) -> None:
-        self.counters, self.total, self.title, self.start_s = counters, total, title, start_s
-        self._seen = deque([(start_s, counters.tokens)], maxlen=RATE_FRAMES + 1)
+    at_s: float
+    tokens: int
+    ttft: Tally
+    chunk_gaps: Tally
+
+
+class View:
+    """Counters in words. Told the time; keeps what had been counted in the last seconds."""
+
+    def __init__(
+        self, counters: Counters, total: int | None, title: str, start_s: float, span_s: float | None = None
+    ) -> None:
+        self.counters, self.total, self.title = counters, total, title
+        self._start_s, self._span_s = start_s, span_s
+        self._first_due_s: float | None = None
+        self._seen = deque([self._count(start_s)])
 
     def frame(self, now_s: float, width: int) -> Text:
-        """Two lines no wider than `width`: what we sent, and what came back."""
+        """Four lines no wider than `width`: what we sent, what became of it, how fast, how well we are."""
         from rich.text import Text
 
-        sent = self._fitting([self._sent(), self._busy_with(), self._elapsed(now_s)], width)
+        self._look(now_s)
+        sent = self._fitting([(self._sent(), ""), *self._time(now_s)], width)
+        room = width - sum(len(words) for words, _ in sent)
         frame = Text(no_wrap=True, overflow="ellipsis")
-        title = f"{self.title} " if self.title and len(self.title) + len(sent) < width else ""
+        title = f"{self.title} " if self.title and len(self.title) < room else ""
         frame.append(title, "bold")
-        self._draw_bar(frame, min(BAR_CELLS, width - len(title) - len(sent) - 2))
-        frame.append(f"{sent}\n")
-        frame.append(self._fitting(self._came_back(now_s), width), "red" if self.counters.failed else "")
+        self._draw_bar(frame, min(BAR_CELLS, room - len(title) - 2))
+        rest = (self._came_back(), self._latencies(), self._pace())
+        for words, style in (*sent, *(part for parts in rest for part in self._line(parts, width))):
+            frame.append(words, style)
         return frame
 
     def line(self, now_s: float) -> str:
         """One line for a log."""
-        told = ", ".join([self._sent(), *self._came_back(now_s), self._busy_with()])
-        return " ".join(filter(None, [self.title, self._elapsed(now_s), told]))
+        self._look(now_s)
+        parts = [(self._sent(), ""), *self._came_back(), *self._latencies(), *self._pace()]
+        elapsed, *left = self._time(now_s)
+        told = ", ".join(words for words, _ in [*parts, *left])
+        return " ".join(filter(None, [self.title, elapsed[0], told]))
+
+    # --- what is told ---------------------------------------------------------------------------------------
+
+    def _sent(self) -> str:
+        of = "" if self.total is None else f" of {self.total:,}"
+        return f"{self.counters.due - self.counters.tail:,}{of} offered"
+
+    def _time(self, now_s: float) -> list[_Part]:
+        """The time that went by, and what is waited for."""
+        c = self.counters
+        passed = _clock(now_s - self._start_s)
+        if self.total is None or c.due - c.tail < self.total:
+            told = [passed, *self._left_to_send(now_s)]
+        elif left := self.total - c.done - c.unsent:
+            told = [passed, f"waiting for the last {left:,} answers"]
+            told += [f"tail load: {c.tail:,} sent"] if c.tail else []
+        else:
+            told = [passed, "all answered"]
+        return [(words, "") for words in told]
+
+    def _left_to_send(self, now_s: float) -> list[str]:
+        if self._span_s is None or self._first_due_s is None:
+            return []
+        return [f"{_clock(max(0.0, self._first_due_s + self._span_s - now_s))} left to send"]
+
+    def _came_back(self) -> list[_Part]:
+        c = self.counters
+        parts = [
+            (f"{c.sent - c.tail:,} sent", ""),
+            (f"{c.in_flight:,} in flight", ""),
+            (f"{c.done:,} done", ""),
+            (f"{c.rejected:,} rejected", "yellow" if c.rejected else ""),
+            *((f"{n:,} {name}", "red") for name, n in c.errors.most_common()),
+        ]
+        if not c.errors:
+            parts.append(("0 failed", ""))
+        return parts + [
+            (f"{n:,} {word}", "") for n, word in ((c.unsent, "unsent"), (c.aborted, "aborted")) if n
+        ]
+
+    def _latencies(self) -> list[_Part]:
+        before, now = self._seen[0], self._seen[-1]
+        return [
+            (f"TTFT {_percentiles(now.ttft - before.ttft)}", ""),
+            (f"chunk gap {_percentiles(now.chunk_gaps - before.chunk_gaps)}", ""),
+            (f"last {ROLLING_S:g} s", "dim"),
+        ]
+
+    def _pace(self) -> list[_Part]:
+        lag_s = self.counters.lag_s
+        word, style = ("client late", "bold red") if lag_s > self._may_lag_s() else ("client ok", "green")
+        events = (f"{number(self._token_rate())} token events/s", "")
+        return [events, (f"{word}: worst send lag {duration(lag_s)}", style)]
+
+    def _may_lag_s(self) -> float:
+        ttft_s = (self._seen[-1].ttft - self._seen[0].ttft).percentile_s(50)
+        return max(LIMITS.lag_s, LIMITS.lag_of_ttft * (ttft_s or 0.0))
+
+    def _token_rate(self) -> float | None:
+        before, now = self._seen[0], self._seen[-1]
+        return (now.tokens - before.tokens) / (now.at_s - before.at_s) if now.at_s > before.at_s else None
+
+    # --- what was seen --------------------------------------------------------------------------------------
+
+    def _look(self, now_s: float) -> None:
+        if self._first_due_s is None and self.counters.due:
+            self._first_due_s = now_s
+        self._seen.append(self._count(now_s))
+        while len(self._seen) > 2 and self._seen[1].at_s <= now_s - ROLLING_S:
+            self._seen.popleft()
+
+    def _count(self, at_s: float) -> _Count:
+        c = self.counters
+        return _Count(at_s, c.tokens, c.ttft.copy(), c.chunk_gaps.copy())
+
+    # --- setting --------------------------------------------------------------------------------------------
 
     def _draw_bar(self, frame: Text, cells: int) -> None:
         if not self.total or cells < 10:
             return
-        full = min(cells, cells * self._planned // self.total)
+        full = min(cells, cells * (self.counters.due - self.counters.tail) // self.total)
         frame.append("━" * full, "green")
         frame.append("─" * (cells - full) + "  ", "dim")
 
-    @property
-    def _planned(self) -> int:
-        return self.counters.sent - self.counters.tail
-
-    def _sent(self) -> str:
-        return (
-            f"{self._planned:,} sent" if self.total is None else f"{self._planned:,} of {self.total:,} sent"
-        )
-
-    def _busy_with(self) -> str:
-        """How well sending goes; once all is sent, that only answers are waited for."""
-        c = self.counters
-        if self.total is None or self._planned + c.unsent < self.total:
-            return f"worst send lag {duration(c.lag_s)} (last second)"
-        tail = f" (tail load: {c.tail:,} sent)" if c.tail else ""
-        return f"waiting for the last answers{tail}" if c.done + c.unsent < self.total else "all answered"
-
-    def _elapsed(self, now_s: float) -> str:
-        minutes, seconds = divmod(int(now_s - self.start_s), 60)
-        return f"{minutes}:{seconds:02d}"
-
-    def _came_back(self, now_s: float) -> list[str]:
-        c = self.counters
-        parts = [
-            f"{c.in_flight:,} in flight",
-            f"{c.done:,} done",
-            f"{c.rejected:,} rejected",
-            f"{c.failed:,} failed",
-        ]
-        parts += [f"{n:,} {word}" for n, word in ((c.unsent, "unsent"), (c.aborted, "aborted")) if n]
-        return [*parts, f"{number(self._token_rate(now_s))} token events/s"]
-
-    def _token_rate(self, now_s: float) -> float | None:
-        self._seen.append((now_s, self.counters.tokens))
-        (then_s, before), (_, after) = self._seen[0], self._seen[-1]
-        return (after - before) / (now_s - then_s) if now_s > then_s else None
+    def _line(self, parts: list[_Part], width: int) -> list[_Part]:
+        return [("\n", ""), *self._fitting(parts, width)]
 
     @staticmethod
-    def _fitting(parts: list[str], width: int) -> str:
-        """As many whole parts, from the first on, as fit."""
-        while len(parts) > 1 and len(" · ".join(parts)) > width:
-            parts = parts[:-1]
-        return " · ".join(parts)
+    def _fitting(parts: list[_Part], width: int) -> list[_Part]:
+        """As many whole parts, from the first on, as fit, and what stands between them."""
+        line = [parts[0]]
+        room = width - len(parts[0][0])
+        for words, style in parts[1:]:
+            room -= len(words) + 3
+            if room < 0:
+                break
+            line += [(" · ", "dim"), (words, style)]
+        return line
+
+
+def _percentiles(tally: Tally) -> str:
+    p50_s, p99_s = (tally.percentile_s(p) for p in (50, 99))
+    if p50_s is None or p99_s is None:
+        return UNDEFINED
+    unit, scale, places = unit_of([p50_s, p99_s])
+    return f"p50 {number(p50_s * scale, places)} p99 {number(p99_s * scale, places)} {unit}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}"

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from loadgen.client import Counters
+from loadgen.plan import Phase
+from loadgen.records import Outcome
 from loadgen.report import live
 from loadgen.report.live import View, watch
 
 
-@dataclass
-class Counts:
+def counts(**changes: Any) -> Counters:
     """A client in the middle of its run."""
-
-    due: int = 412
-    sent: int = 412
-    tail: int = 0
-    in_flight: int = 31
-    in_flight_max: int = 40
-    done: int = 381
-    ok: int = 369
-    rejected: int = 12
-    failed: int = 0
-    aborted: int = 0
-    unsent: int = 0
-    lag_s: float = 0.0003
-    tokens: int = 5000
+    whole: dict[str, Any] = {
+        "due": 420, "sent": 412, "in_flight": 31, "in_flight_max": 40, "done": 381, "ok": 369, "rejected": 12,
+        "lag_s": 0.0003, "tokens": 5000,
+    }  # fmt: skip
+    return Counters(**whole | changes)
 
 
 class Tty(io.StringIO):
@@ -45,7 +39,7 @@ async def watched(console: Console, monkeypatch: pytest.MonkeyPatch, title: str 
     monkeypatch.setattr(live, "FRAME_S", 0.001)
     monkeypatch.setattr(live, "LINE_S", 0.001)
     ticks = count()
-    task = asyncio.create_task(watch(Counts(), 1000, console, now=lambda: float(next(ticks)), title=title))
+    task = asyncio.create_task(watch(counts(), 1000, console, now=lambda: float(next(ticks)), title=title))
     await asyncio.sleep(0.02)
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -53,63 +47,106 @@ async def watched(console: Console, monkeypatch: pytest.MonkeyPatch, title: str 
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 120])
-def test_a_frame_is_two_lines_no_wider_than_the_terminal(width: int) -> None:
-    """What was sent, and what came back; whole parts are left out where there is no room."""
-    lines = View(Counts(), 1000, "static", 0.0).frame(41.0, width).plain.splitlines()
-    assert len(lines) == 2
+def test_a_frame_is_four_lines_no_wider_than_the_terminal(width: int) -> None:
+    """What is offered, what became of it, latencies, pace; whole parts are left out for width."""
+    lines = View(counts(), 1000, "static", 0.0).frame(41.0, width).plain.splitlines()
+    assert len(lines) == 4
     assert max(map(cell_len, lines)) <= width
-    assert "412 of 1,000 sent" in lines[0]
-    assert "31 in flight" in lines[1]
-    assert ("worst send lag 0.300 ms (last second)" in lines[0]) is (width >= 60)
+    assert "420 of 1,000 offered" in lines[0]
+    assert lines[1].startswith("412 sent")
+    assert lines[2].startswith("TTFT –")
+    assert ("client ok: worst send lag 0.300 ms" in lines[3]) is (width >= 60)
 
 
 def test_a_frame_at_eighty_columns_says_everything() -> None:
-    """Title, sent, lag, elapsed; in flight, done, rejected, failed, token rate."""
-    text = View(Counts(), 1000, "static", 0.0).frame(41.0, 80).plain
-    for said in ("static", "412 of 1,000 sent", "worst send lag 0.300 ms (last second)", "0:41",
-                 "31 in flight", "381 done", "12 rejected", "0 failed", "token events/s"):  # fmt: skip
+    """Title, bar, offered, time, what is left; sent to failed; both latencies; token rate and send lag."""
+    busy = counts()
+    view = View(busy, 1000, "static", 0.0, span_s=90.0)
+    view.frame(0.0, 80)
+    busy.ttft.count(67_100)
+    busy.chunk_gaps.count(18_100)
+    busy.tokens += 1200
+    text = view.frame(4.0, 80).plain
+    for said in ("static", "━", "420 of 1,000 offered", "0:04", "1:26 left to send", "412 sent",
+                 "31 in flight", "381 done", "12 rejected", "0 failed", "TTFT p50", "chunk gap p50",
+                 "last 10 s", "300 token events/s", "client ok"):  # fmt: skip
         assert said in text
 
 
-def test_the_bar_is_full_when_all_is_sent_and_the_tail_is_told_apart() -> None:
-    """1,020 sent, 20 of them tail: 1,000 of 1,000 planned, no send lag but the wait for answers."""
-    text = View(Counts(sent=1020, tail=20), 1000, "", 0.0).frame(1.0, 80).plain
+def test_errors_are_told_by_class_the_most_frequent_first() -> None:
+    """Three timeouts and a broken stream."""
+    bad = counts()
+    for outcome in (Outcome.BROKEN, *3 * [Outcome.TIMEOUT_IDLE], Outcome.OK):
+        bad.ended(Phase.MEASURED, outcome)
+    line = View(bad, 1000, "", 0.0).line(1.0)
+    assert "12 rejected, 3 timeout_idle, 1 broken, TTFT" in line
+    assert "0 failed" not in line
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "ttft_us", "said"),
+    [(0.0019, None, "ok"), (0.0021, None, "late"), (0.0021, 500_000, "ok"), (0.012, 500_000, "late")],
+)
+def test_the_client_is_late_beyond_the_limits_of_validity(lag_s: float, ttft_us: int, said: str) -> None:
+    """2 ms, or 2 % of the median TTFT where that is longer: 10 ms of half a second."""
+    lagging = counts(lag_s=lag_s)
+    view = View(lagging, 1000, "", 0.0)
+    if ttft_us:
+        lagging.ttft.count(ttft_us)
+    assert f"client {said}: worst send lag" in view.line(1.0)
+
+
+def test_percentiles_are_of_the_last_ten_seconds() -> None:
+    """A hundred fast answers, then one slow a second: after ten seconds the fast ones are forgotten."""
+    busy = counts()
+    view = View(busy, 1000, "", 0.0)
+    for _ in range(100):
+        busy.ttft.count(10_000)
+    assert re.search(r"TTFT p50 (9|10)\.\d+ p99 (9|10)\.\d+ ms", view.line(1.0))
+    for second in range(2, 13):
+        busy.ttft.count(4_000_000)
+        line = view.line(float(second))
+    assert re.search(r"TTFT p50 [34],?\d{3} p99 [34],?\d{3} ms", line)
+
+
+def test_the_bar_is_full_when_all_is_offered_and_the_tail_is_told_apart() -> None:
+    """1,020 due, 20 of them tail: the whole plan is offered, and 619 answers are waited for."""
+    text = View(counts(due=1020, sent=1020, tail=20), 1000, "", 0.0, 90.0).frame(1.0, 120).plain
     assert "─" not in text
-    assert "1,000 of 1,000 sent · waiting for the last answers (tail load: 20 sent) · 0:01" in text
-    assert "send lag" not in text
+    assert "1,000 of 1,000 offered · 0:01 · waiting for the last 619 answers · tail load: 20 sent" in text
+    assert "1,000 sent" in text
+    assert "left to send" not in text
 
 
 def test_when_every_planned_request_has_ended_nothing_is_waited_for() -> None:
     """997 answered and 3 unsent of 1,000."""
-    line = View(Counts(sent=1004, tail=7, done=997, unsent=3), 1000, "", 0.0).line(1.0)
-    assert "997 of 1,000 sent" in line
+    line = View(counts(due=1007, sent=1004, tail=7, done=997, unsent=3), 1000, "", 0.0).line(1.0)
+    assert "997 sent" in line
     assert line.endswith("all answered")
 
 
 def test_the_bar_stands_still_for_the_tail() -> None:
-    """Half the plan sent: half the bar, whatever the tail adds."""
-    bars = [View(Counts(sent=500 + n, tail=n), 1000, "", 0.0).frame(1.0, 120).plain for n in (0, 400)]
-    assert bars[0].count("━") == bars[1].count("━") > 0
+    """Half the plan due: half the bar, whatever the tail adds."""
+    bars = [View(counts(due=500 + n, tail=n), 1000, "", 0.0).frame(1.0, 120).plain for n in (0, 400)]
+    assert bars[0].count("━") == bars[1].count("━") == 20
 
 
 def test_without_a_total_there_is_no_bar() -> None:
     """Only time bounds the run."""
-    text = View(Counts(), None, "", 0.0).frame(1.0, 80).plain
-    assert text.startswith("412 sent")
+    text = View(counts(), None, "", 0.0).frame(1.0, 80).plain
+    assert text.startswith("420 offered")
 
 
-def test_the_token_rate_is_over_the_last_frames() -> None:
-    """1,000 tokens in each of ten seconds, then none: 1,000/s, falling to 0."""
-    counts = Counts(tokens=0)
-    view = View(counts, 1000, "", 0.0)
+def test_the_token_rate_is_over_the_last_ten_seconds() -> None:
+    """1,000 tokens in each of ten seconds, then none: 1,000/s, half of it five seconds on, then 0."""
+    busy = counts(tokens=0)
+    view = View(busy, 1000, "", 0.0)
     assert "– token events/s" in view.line(0.0)
-    for second in range(1, 11):
-        counts.tokens += 1000
-        line = view.line(float(second))
-    assert "1,000 token events/s" in line
-    for second in range(11, 11 + live.RATE_FRAMES):
-        line = view.line(float(second))
-    assert ", 0 token events/s" in line
+    rates = []
+    for second in range(1, 21):
+        busy.tokens += 1000 if second <= 10 else 0
+        rates.append(re.findall(r"([\d,]+) token events/s", view.line(float(second))))
+    assert (rates[0], rates[9], rates[14], rates[19]) == (["1,000"], ["1,000"], ["500"], ["0"])
 
 
 async def test_a_log_gets_plain_lines_and_a_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +156,7 @@ async def test_a_log_gets_plain_lines_and_a_last_one(monkeypatch: pytest.MonkeyP
     lines = out.getvalue().splitlines()
     assert len(lines) >= 2
     assert "\x1b" not in out.getvalue()
-    assert all(line.startswith("static 0:") and "412 of 1,000 sent" in line for line in lines)
+    assert all(line.startswith("static 0:") and "420 of 1,000 offered" in line for line in lines)
 
 
 async def test_a_terminal_gets_frames_and_its_cursor_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +164,9 @@ async def test_a_terminal_gets_frames_and_its_cursor_back(monkeypatch: pytest.Mo
     out = Tty()
     await watched(Console(file=out, width=80, _environ={"TERM": "xterm-256color"}), monkeypatch)
     text = out.getvalue()
-    assert text.count("412 of 1,000 sent") >= 2
+    assert text.count("420 of 1,000 offered") >= 2
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
-    assert "\n" in text[text.rindex("in flight") :]
+    assert "\n" in text[text.rindex("client ok") :]
 
 
 async def test_a_quiet_console_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
