@@ -35,7 +35,7 @@ def kv(trace: Sequence[Iteration], blocks: int | None = None) -> Picture | None:
         name="kv",
         title="KV memory (SIMULATED)",
         says=_says(trace, blocks, lost),
-        spec=_spec(end_s),
+        spec=_spec(end_s, max(blocks or 0, *(step.kv_blocks for step in trace))),
         data={"kv": held, "kv_capacity": {"blocks": whole, "label": [f"{n:,} blocks in all" for n in whole]}},
         table=_table(points),
     )
@@ -67,12 +67,12 @@ def _says(trace: Sequence[Iteration], blocks: int | None, lost: int) -> str:
     return said
 
 
-def _spec(end_s: float) -> dict[str, object]:
+def _spec(end_s: float, most: float) -> dict[str, object]:
     import altair as alt
 
     base, whole = alt.Chart(alt.NamedData("kv")), alt.Chart(alt.NamedData("kv_capacity"))
     x = alt.X("start_s:Q", title=SECONDS, scale=alt.Scale(domain=[0, end_s or 1], nice=False))
-    scale = alt.Scale(nice=False, padding=14)  # the capacity's name has room above it
+    scale = alt.Scale(domain=[0, 1.1 * most or 1], nice=False)  # the capacity's name has room above it
     y = alt.Y("blocks:Q", title="KV blocks held", scale=scale)
     tips = [
         alt.Tooltip("start_s:Q", title="at, s", format=".4~f"),

@@ -248,7 +248,7 @@ def _spec(rows: int, until_s: float, is_in_steps: bool, shown: Sequence[str]) ->
         alt.layer(
             bars,
             outline.encode(x=x, x2="end_s:Q", y=y, y2="low:Q"),
-            text.encode(x=x, y=alt.Y("middle:Q", title="slot"), text="name:N"),
+            text.encode(x=x, y=alt.Y("middle:Q", title="slot", axis=axis), text="name:N"),
         )
     )
 

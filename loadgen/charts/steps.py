@@ -30,12 +30,13 @@ def tokens(trace: Sequence[Iteration], budget: int | None = None) -> Picture:
     if budget is None and any(step.unused_tokens is not None for step in trace):
         budget = round(max(map(sum, zip(*held.values(), strict=True))))
     bars, edges_s, is_binned = _bars(trace, held)
+    most = max([budget or 0.0, *map(sum, zip(*(each.tolist() for each in bars.values()), strict=True))])
     series = {doing: of for doing, of in SERIES.items() if any(held[doing])}
     return Picture(
         name="tokens",
         title="Tokens in each step (SIMULATED)",
         says=_says(trace, held, budget, is_binned),
-        spec=_spec(series or SERIES, edges_s[-1][1] if edges_s else 1.0),
+        spec=_spec(series or SERIES, edges_s[-1][1] if edges_s else 1.0, most),
         data={"steps": _columns(bars, edges_s, [*series]), "budget": _rule(budget)},
         table=_table(bars, edges_s),
         by="doing",
@@ -119,11 +120,11 @@ def _rule(budget: int | None) -> Columns:
     }
 
 
-def _spec(series: dict[str, str], until_s: float) -> dict[str, object]:
+def _spec(series: dict[str, str], until_s: float, most: float) -> dict[str, object]:
     import altair as alt
 
     x = alt.X("start_s:Q", title=SECONDS, scale=alt.Scale(domain=[0, until_s], nice=False))
-    y_scale = alt.Scale(nice=False, padding=14)  # the budget's name has room above it
+    y_scale = alt.Scale(domain=[0, 1.1 * most or 1], nice=False)  # the budget's name has room above it
     bars = (
         alt.Chart(alt.NamedData("steps"))
         .transform_stack(
