@@ -1,0 +1,277 @@
+"""TTFT of each request by when it was due: where the tail comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from loadgen.charts.picture import Columns, Picture, colour, plain
+from loadgen.charts.theme import ink
+from loadgen.charts.timeline import (
+    LEAST_S,
+    SECONDS,
+    SERIES,
+    bins,
+    column,
+    endings,
+    latency_axis,
+    names,
+    titled,
+    window_rules,
+    zoom,
+)
+from loadgen.records import Floats, Mask, Records
+from loadgen.report.figures import INFINITE, UNDEFINED, duration, number
+from loadgen.report.tables import Column, Table
+from loadgen.run import Run
+from loadgen.stats.metrics import span_s
+from loadgen.stats.quantiles import adjusted
+
+MOST_POINTS = 20_000  # beyond, how many there are in each cell
+_CELLS = (100, 50)  # of time, of latency
+_SHAPES = {"ok": "circle", "rejected": "square", "failed": "cross", "aborted": "triangle-up"}
+_QUANTILES = (50, 99)
+_LINES = {"p50": "ink", "p99": "series1"}
+_DASHES = {"p50": [1, 0], "p99": [6, 3]}
+_ROWS = 20
+
+
+def ttft(run: Run) -> Picture | None:
+    """Each request's TTFT by when it was due, or their density where they are many; None without any."""
+    r = run.records
+    if not len(r):
+        return None
+    ttft_s = span_s(r.first_token_s, r.due_s)
+    is_dense = len(r) > MOST_POINTS
+    rules, window = window_rules(run)
+    seen = np.bincount(endings(r), minlength=len(SERIES))
+    ended = {name: shade for (name, shade), n in zip(SERIES.items(), seen, strict=True) if n}
+    data = _density(r, ttft_s) if is_dense else _points(r, ttft_s)
+    chart = _dense() if is_dense else _pointed(ended)
+    return Picture(
+        name="ttft-by-due",
+        title=titled("TTFT by when the request was due", run),
+        says=_says(r, ttft_s),
+        spec=plain(_layered([*chart, *rules])),
+        data=data | window,
+        table=_table(r, ttft_s),
+        by="line" if is_dense else "outcome",
+        series=_LINES if is_dense else ended,
+        height=260,
+    )
+
+
+# --- each request a point -----------------------------------------------------------------------------------
+
+
+def _points(r: Records, ttft_s: Floats) -> dict[str, Columns]:
+    """`requests` with a first token; `tokenless` without, which have no place on the axis."""
+    came = ~np.isnan(ttft_s)
+    return {
+        "requests": _of_rows(r, came) | {"ttft_s": column(np.maximum(ttft_s[came], LEAST_S))},
+        "tokenless": _of_rows(r, ~came),
+    }
+
+
+def _of_rows(r: Records, rows: Mask) -> dict[str, Sequence[float | str | None]]:
+    return {
+        "row": r.index[rows].tolist(),
+        "due_s": column(r.due_s[rows]),
+        "outcome": names(endings(r)[rows], [*SERIES]),
+        "measured": r.measured[rows].astype(int).tolist(),
+    }
+
+
+def _pointed(ended: dict[str, str]) -> list[Any]:
+    import altair as alt
+
+    shapes = alt.Scale(domain=[*ended], range=[_SHAPES[name] for name in ended])
+    said = [
+        alt.Tooltip("row:Q", title="request"),
+        alt.Tooltip("outcome:N"),
+        alt.Tooltip("due_s:Q", title="due, s"),
+    ]
+    looks = {
+        "x": alt.X("due_s:Q", title=f"due, {SECONDS}"),
+        "color": colour("outcome", ended),
+        "shape": alt.Shape("outcome:N", scale=shapes, title=None),
+        "opacity": alt.condition("datum.measured", alt.value(0.75), alt.value(0.25)),
+    }
+    points = (
+        alt.Chart(alt.NamedData("requests"))
+        .mark_point(filled=True, size=16)
+        .encode(
+            y=_ttft_scale(),
+            tooltip=[*said, alt.Tooltip("ttft_s:Q", title="TTFT, s")],
+            **looks,
+        )
+        .add_params(zoom())
+    )
+    tokenless = alt.Chart(alt.NamedData("tokenless")).mark_point(filled=True, size=30)
+    return [points, tokenless.encode(y=alt.value(0), tooltip=said, **looks)]
+
+
+def _ttft_scale() -> Any:
+    import altair as alt
+
+    return alt.Y("ttft_s:Q", axis=latency_axis("TTFT, log scale"), scale=alt.Scale(type="log", padding=8))
+
+
+def _layered(layers: list[Any]) -> Any:
+    import altair as alt
+
+    return alt.layer(*layers)
+
+
+# --- density ------------------------------------------------------------------------------------------------
+
+
+def _density(r: Records, ttft_s: Floats) -> dict[str, Columns]:
+    came = ~np.isnan(ttft_s)
+    time = bins(r, _CELLS[0])
+    known_s, place = np.maximum(ttft_s[came], LEAST_S), time.of(r.due_s[came])
+    edges = np.geomspace(
+        known_s.min(initial=1.0) * 0.999, known_s.max(initial=LEAST_S) * 1.001, _CELLS[1] + 1
+    )
+    height = np.clip(np.searchsorted(edges, known_s) - 1, 0, _CELLS[1] - 1)
+    cells = np.bincount(place * _CELLS[1] + height, minlength=time.count * _CELLS[1])
+    some = np.flatnonzero(cells)
+    x, y = np.divmod(some, _CELLS[1])
+    without = np.bincount(time.of(r.due_s[~came]), minlength=time.count)
+    bad = np.flatnonzero(without)
+    due = np.bincount(time.of(r.due_s), minlength=time.count)
+    return {
+        "ttft_cells": {
+            "from_s": column(x * time.width_s),
+            "to_s": column((x + 1) * time.width_s),
+            "least_s": column(edges[y]),
+            "most_s": column(edges[y + 1]),
+            "requests": cells[some].tolist(),
+            "weight": column(_weights(cells[some])),
+        },
+        "tokenless": {
+            "from_s": column(bad * time.width_s),
+            "to_s": column((bad + 1) * time.width_s),
+            "requests": without[bad].tolist(),
+            "weight": column(0.25 + 0.75 * without[bad] / due[bad]),
+        },
+        "ttft_lines": _lines(r, ttft_s),
+    }
+
+
+def _weights(counts: Any) -> Floats:
+    """Opacities: even a single request is seen."""
+    weights: Floats = 0.12 + 0.88 * np.log(counts) / max(np.log(counts.max(initial=1)), 1.0)
+    return weights
+
+
+def _lines(r: Records, ttft_s: Floats) -> Columns:
+    """Quantiles of those due in each bin; what has no first token is infinitely late, and ends the line."""
+    time, found = bins(r), _quantiles(r, ttft_s, 60)
+    middles_s = time.starts_s() + time.width_s / 2
+    return {
+        "due_s": column(np.tile(middles_s, len(_LINES))),
+        "ttft_s": column(np.concatenate([found[:, 1], found[:, 2]])),
+        "line": [name for name in _LINES for _ in range(time.count)],
+    }
+
+
+def _quantiles(r: Records, ttft_s: Floats, most: int) -> Floats:
+    """For each bin of at most `most`: how many were due, p50 and p99 of all their TTFTs; NaN: none."""
+    time = bins(r, most)
+    place = time.of(r.due_s)
+    late_s = np.where(np.isnan(ttft_s), np.inf, ttft_s)
+    order = np.lexsort((late_s, place))
+    ends = np.cumsum(np.bincount(place, minlength=time.count))
+    found = []
+    for some in np.split(late_s[order], ends[:-1]):
+        known = some[np.isfinite(some)]
+        found.append([len(some), *(adjusted(known, len(some), p) for p in _QUANTILES)])
+    return np.array(found, np.float64)
+
+
+def _dense() -> list[Any]:
+    import altair as alt
+
+    span = [alt.Tooltip("from_s:Q", title="due from, s"), alt.Tooltip("to_s:Q", title="to, s")]
+    count = alt.Tooltip("requests:Q", format=",")
+    weight = alt.Opacity("weight:Q", scale=None)
+    cells = (
+        alt.Chart(alt.NamedData("ttft_cells"))
+        .mark_rect(color=ink("ok"))
+        .encode(
+            x=alt.X("from_s:Q", title=f"due, {SECONDS}"),
+            x2="to_s",
+            y=alt.Y(
+                "least_s:Q", axis=latency_axis("TTFT, log scale"), scale=alt.Scale(type="log", padding=8)
+            ),
+            y2="most_s",
+            opacity=weight,
+            tooltip=[
+                count,
+                *span,
+                alt.Tooltip("least_s:Q", title="TTFT from, s"),
+                alt.Tooltip("most_s:Q", title="to, s "),
+            ],
+        )
+        .add_params(zoom())
+    )
+    tokenless = (
+        alt.Chart(alt.NamedData("tokenless"))
+        .mark_rect(color=ink("failed"))
+        .encode(
+            x="from_s:Q", x2="to_s", y=alt.value(0), y2=alt.value(6), opacity=weight, tooltip=[count, *span]
+        )
+    )
+    dashes = alt.Scale(domain=[*_LINES], range=[*_DASHES.values()])
+    lines = (
+        alt.Chart(alt.NamedData("ttft_lines"))
+        .mark_line(strokeWidth=1.5)
+        .encode(
+            x="due_s:Q",
+            y="ttft_s:Q",
+            color=colour("line", _LINES),
+            strokeDash=alt.StrokeDash("line:N", scale=dashes, title=None),
+            tooltip=[
+                alt.Tooltip("line:N"),
+                alt.Tooltip("ttft_s:Q", title="TTFT, s"),
+                alt.Tooltip("due_s:Q", title="due about, s"),
+            ],
+        )
+    )
+    return [cells, tokenless, lines]
+
+
+# --- words and table ----------------------------------------------------------------------------------------
+
+
+def _says(r: Records, ttft_s: Floats) -> str:
+    came = ~np.isnan(ttft_s)
+    without = int((~came).sum())
+    if not came.any():
+        return f"No first token came for any of {len(r):,} requests: each is marked on the upper edge."
+    slowest = int(np.nanargmax(ttft_s))
+    said = (
+        f"TTFT went from {duration(float(np.nanmin(ttft_s)))} to {duration(float(ttft_s[slowest]))}; "
+        f"the slowest was due at {number(float(r.due_s[slowest]))} s."
+    )
+    if without:
+        said += f" {without:,} of {len(r):,} requests had no first token: they are marked on the upper edge."
+    return said
+
+
+def _table(r: Records, ttft_s: Floats) -> Table:
+    width_s = bins(r, _ROWS).width_s
+    rows = []
+    for place, (due, *quantiles) in enumerate(_quantiles(r, ttft_s, _ROWS).tolist()):
+        late = [UNDEFINED if not due else _late(value) for value in quantiles]
+        rows.append([f"{number(place * width_s)} to {number((place + 1) * width_s)}", f"{due:,.0f}", *late])
+    columns = [Column("due, seconds", "label"), *map(Column, ("requests", "p50", "p99"))]
+    notes = ["Over all that were due in the span; without a first token: infinitely late (∞)."]
+    return Table("TTFT by due", columns, rows, notes)
+
+
+def _late(value_s: float) -> str:
+    return INFINITE if np.isnan(value_s) else duration(value_s)

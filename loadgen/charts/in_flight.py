@@ -1,0 +1,141 @@
+"""How many requests were in flight at once, at the client and inside the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.charts.picture import Columns, Picture, colour, plain
+from loadgen.charts.timeline import SECONDS, bins, column, titled, window_rules, zoom
+from loadgen.engine.trace import Iteration
+from loadgen.records import Floats, Records
+from loadgen.report.figures import number
+from loadgen.report.tables import Column, Table
+from loadgen.run import Run
+
+MOST_POINTS = 600
+_PER_SPAN = 3  # the least, the most and the last of each span are kept
+_ROWS = 20
+
+CLIENT, RUNNING, WAITING = "in flight at the client", "running in the engine", "waiting in the engine"
+_SERIES = {CLIENT: "ink", RUNNING: "decode", WAITING: "rejected"}
+_DASHES = {CLIENT: [1, 0], RUNNING: [6, 3], WAITING: [2, 2]}
+
+Steps = tuple[Floats, NDArray[np.int64]]
+"""Instants in order, and how many there are from each on."""
+
+
+def in_flight(run: Run, trace: Sequence[Iteration] = ()) -> Picture | None:
+    """Requests begun and not ended, and with a `trace` what the engine had; None if none was begun."""
+    counted = {CLIENT: _of_client(run.records), **_of_engine(trace)}
+    if not len(counted[CLIENT][0]):
+        return None
+    counted = {name: steps for name, steps in counted.items() if len(steps[0])}
+    rules, window = window_rules(run)
+    series = {name: _SERIES[name] for name in counted}
+    return Picture(
+        name="in-flight",
+        title=titled("Requests in flight", run),
+        says=_says(counted),
+        spec=plain(_chart(series, rules)),
+        data={"in_flight": _columns(counted)} | window,
+        table=_table(counted, run.records),
+        by="where",
+        series=series,
+    )
+
+
+def _of_client(r: Records) -> Steps:
+    """From started to ended: an end and a start at one instant do not overlap."""
+    began = r.started_s[~np.isnan(r.started_s)]
+    ended = r.ended_s[~np.isnan(r.started_s) & ~np.isnan(r.ended_s)]
+    changes = np.concatenate([np.full(len(ended), -1), np.ones(len(began), np.int64)])
+    instants = np.concatenate([ended, began])
+    order = np.lexsort((changes, instants))
+    return instants[order], np.cumsum(changes[order])
+
+
+def _of_engine(trace: Sequence[Iteration]) -> dict[str, Steps]:
+    instants = np.array([step.start_s + step.step_s for step in trace])
+    return {
+        RUNNING: (instants, np.array([len(step.active) for step in trace], np.int64)),
+        WAITING: (instants, np.array([len(step.queue) for step in trace], np.int64)),
+    }
+
+
+def _thinned(steps: Steps) -> Steps:
+    """At most MOST_POINTS of them, peaks and lows among them."""
+    instants, counts = steps
+    if len(counts) <= MOST_POINTS:
+        return steps
+    edges = np.linspace(instants[0], instants[-1], MOST_POINTS // _PER_SPAN + 1)
+    starts = np.unique(np.searchsorted(instants, edges[:-1]))
+    span = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(counts))))
+    order = np.lexsort((counts, span))  # of each span the least first, the most last
+    ends = np.append(starts[1:], len(counts)) - 1
+    kept = np.unique(np.concatenate([order[starts], order[ends], ends]))
+    return instants[kept], counts[kept]
+
+
+def _columns(counted: dict[str, Steps]) -> Columns:
+    thin = {name: _thinned(steps) for name, steps in counted.items()}
+    return {
+        "at_s": column(np.concatenate([instants for instants, _ in thin.values()])),
+        "requests": [n for _, counts in thin.values() for n in counts.tolist()],
+        "where": [name for name, (instants, _) in thin.items() for _ in range(len(instants))],
+    }
+
+
+def _chart(series: dict[str, str], rules: list[Any]) -> Any:
+    import altair as alt
+
+    dashes = alt.Scale(domain=[*series], range=[_DASHES[name] for name in series])
+    lines = (
+        alt.Chart(alt.NamedData("in_flight"))
+        .mark_line(interpolate="step-after", strokeWidth=1.5)
+        .encode(
+            x=alt.X("at_s:Q", title=SECONDS),
+            y=alt.Y("requests:Q", title="requests"),
+            color=colour("where", series),
+            strokeDash=alt.StrokeDash("where:N", scale=dashes, title=None),
+            tooltip=[
+                alt.Tooltip("where:N", title="where"),
+                alt.Tooltip("requests:Q", format=","),
+                alt.Tooltip("at_s:Q", title="at, s"),
+            ],
+        )
+        .add_params(zoom(encodings=["x"]))
+    )
+    return alt.layer(lines, *rules)
+
+
+def _says(counted: dict[str, Steps]) -> str:
+    said = []
+    for name, (instants, counts) in counted.items():
+        place = int(counts.argmax())
+        most = int(counts[place])
+        said.append(f"{most:,} {name} (at {number(float(instants[place]))} s)" if most else f"none {name}")
+    return f"At most {', '.join(said)}."
+
+
+def _table(counted: dict[str, Steps], r: Records) -> Table:
+    time = bins(r, _ROWS)
+    ends = time.starts_s() + time.width_s
+    rows = [[f"{number(float(end - time.width_s))} to {number(float(end))}"] for end in ends]
+    for steps in counted.values():
+        for row, most in zip(rows, _most(steps, ends), strict=True):
+            row.append(f"{most:,}")
+    notes = ["The most at once in each span."]
+    return Table("Requests in flight", [Column("seconds", "label"), *map(Column, counted)], rows, notes)
+
+
+def _most(steps: Steps, ends: Floats) -> list[int]:
+    """The most at once in each of some spans that follow one another, what goes on from before included."""
+    instants, counts = steps
+    levels = np.concatenate([[0], counts])  # before the first change there is none
+    last = np.searchsorted(instants, ends)  # changes before each end
+    first = np.concatenate([[0], last[:-1]])
+    return [int(levels[a : b + 1].max()) for a, b in zip(first, last, strict=True)]

@@ -1,0 +1,31 @@
+"""All pictures of one run, in the order of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loadgen.charts import by_due, distributions, gaps, in_flight, outcomes, waterfall
+from loadgen.charts.picture import Picture
+from loadgen.engine.trace import Iteration
+from loadgen.run import Run
+from loadgen.stats.summary import Summary
+
+
+def pictures(run: Run, summary: Summary, trace: Sequence[Iteration] = ()) -> list[Picture]:
+    """What there is to see of `run`. `trace`: of the engine, for a simulated one that was traced."""
+    found = [
+        distributions.latencies(run, summary),
+        outcomes.over_time(run),
+        in_flight.in_flight(run, trace),
+        by_due.ttft(run),
+        gaps.spikes(run),
+        waterfall.waterfall(run),
+        *(_of_engine(trace) if trace else []),
+    ]
+    return [picture for picture in found if picture is not None]
+
+
+def _of_engine(trace: Sequence[Iteration]) -> list[Picture | None]:
+    from loadgen.charts import kv, slots, steps
+
+    return [slots.slots(trace), steps.tokens(trace), kv.kv(trace)]

@@ -1,0 +1,118 @@
+"""What pictures of one run share: short columns, the axis of time with its bins, and axes of latency."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.charts.picture import Columns
+from loadgen.charts.theme import ink
+from loadgen.records import OUTCOMES, Floats, Outcome, Records
+from loadgen.run import Run
+from loadgen.stats.flow import window_s
+
+SECONDS = "seconds from the start"
+MOST_BINS = 60
+LEAST_S = 1e-5  # what is shorter is drawn as this: a log axis has no zero
+_FEW = 10  # requests a bin, at least, where there are few
+
+SERIES = {"ok": "ok", "rejected": "rejected", "failed": "failed", "aborted": "aborted"}
+"""How a request ended, as far as a picture tells them apart, and the ink of each."""
+
+_PLACES = {Outcome.OK: 0, Outcome.REJECTED: 1, Outcome.ABORTED: 3}
+_ENDINGS = np.array([_PLACES.get(outcome, 2) for outcome in OUTCOMES])
+
+
+def titled(title: str, run: Run) -> str:
+    """A simulated figure never looks measured, not even where the picture stands alone."""
+    return f"{title} (SIMULATED)" if run.header.source == "virtual" else title
+
+
+def column(values: NDArray[Any]) -> list[float | str | None]:
+    """As data of a picture: six digits that count, None for what is unknown."""
+    values = np.asarray(values, float)
+    known = np.isfinite(values)
+    safe = np.where(known & (values != 0), np.abs(values), 1.0)
+    scale = 10.0 ** np.clip(5 - np.floor(np.log10(safe)), 0, 12)
+    short: list[float | str | None] = (np.round(np.where(known, values, 0) * scale) / scale).tolist()
+    for place in np.flatnonzero(~known).tolist():
+        short[place] = None
+    return short
+
+
+def names(codes: NDArray[Any], words: list[str]) -> list[float | str | None]:
+    """The word of each code."""
+    found: list[float | str | None] = np.array(words, object)[codes].tolist()
+    return found
+
+
+def endings(r: Records) -> NDArray[np.int64]:
+    """How each row ended: a place in SERIES."""
+    found: NDArray[np.int64] = _ENDINGS[r.outcome]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """`count` spans of `width_s` each, from the start of the run."""
+
+    width_s: float
+    count: int
+
+    def of(self, instants_s: Floats) -> NDArray[np.int64]:
+        """The bin of each instant."""
+        places = np.floor(instants_s / self.width_s + 1e-9).astype(np.int64)  # 0.3 / 0.1 is a little below 3
+        return np.clip(places, 0, self.count - 1)
+
+    def starts_s(self) -> Floats:
+        return np.arange(self.count, dtype=np.float64) * self.width_s
+
+
+def bins(r: Records, most: int = MOST_BINS) -> Bins:
+    """Bins over all that happened, of 1, 2 or 5 times a power of ten; fewer where there are few requests."""
+    span_s = float(np.nanmax(np.concatenate([r.due_s, r.ended_s, r.last_token_s]), initial=0.0))
+    least = span_s / min(most, max(1, len(r) // _FEW))
+    if least <= 0:
+        return Bins(1.0, 1)
+    power = 10.0 ** math.floor(math.log10(least))
+    width = next(step * power for step in (1, 2, 5, 10) if step * power >= least * (1 - 1e-9))
+    return Bins(width, max(1, math.ceil(span_s / width - 1e-9)))
+
+
+# --- parts of a chart ---------------------------------------------------------------------------------------
+
+
+def zoom(**options: Any) -> Any:
+    """Zooming with ctrl and the wheel, for one layer of a chart."""
+    import altair as alt
+
+    return alt.selection_interval(bind="scales", name="zoom", zoom="wheel![event.ctrlKey]", **options)
+
+
+def latency_axis(title: str, **options: Any) -> Any:
+    """Of a log scale of seconds: each label has its unit."""
+    import altair as alt
+
+    shown = "format(datum.value < 1 ? datum.value * 1000 : datum.value, '~g')"
+    unit = "(datum.value < 1 ? ' ms' : ' s')"
+    return alt.Axis(title=title, labelExpr=f"{shown} + {unit}", tickCount=8, **options)
+
+
+def window_rules(run: Run) -> tuple[list[Any], dict[str, Columns]]:
+    """Where the measured window begins and ends: a layer, and its data; none for a burst."""
+    import altair as alt
+
+    if (window := window_s(run)) is None:
+        return [], {}
+    data = alt.NamedData("window")
+    rules = (
+        alt.Chart(data)
+        .mark_rule(color=ink("faint"), strokeDash=[2, 3])
+        .encode(x=alt.X("at_s:Q", title=SECONDS), tooltip=[alt.Tooltip("edge:N", title="measured window")])
+    )
+    edges: Columns = {"at_s": column(np.array(window)), "edge": ["begins", "ends"]}
+    return [rules], {"window": edges}

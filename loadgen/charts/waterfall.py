@@ -1,0 +1,154 @@
+"""A slice of requests one by one: what each waited for, and how it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadgen.charts.picture import Columns, Picture, colour, plain
+from loadgen.charts.timeline import SECONDS, SERIES, column, endings, names, titled, zoom
+from loadgen.records import OUTCOMES, Floats, Records
+from loadgen.report.figures import clean, duration, number
+from loadgen.report.tables import Column, Table
+from loadgen.run import Run
+from loadgen.stats.metrics import span_s
+
+_ROW_HEIGHT = 7
+_SERIES = {"not sent yet": "waste", "waiting for a token": "wait", "streaming": "decode"}
+_SHAPES = ["circle", "square", "cross", "triangle-up"]  # in the order of SERIES
+_TABLED = 40
+
+
+def waterfall(run: Run, rows: int = 60) -> Picture | None:
+    """Requests due one after another around the slowest TTFT, a row each; None without any."""
+    r = run.records
+    if not len(r):
+        return None
+    order = np.lexsort((r.index, r.due_s))
+    ttft_s = span_s(r.first_token_s, r.due_s)[order]
+    middle = int(np.nanargmax(ttft_s)) if not np.isnan(ttft_s).all() else 0
+    first = max(0, min(middle - rows // 2, len(r) - rows))
+    some = r.at(order[first : first + rows])
+    return Picture(
+        name="waterfall",
+        title=titled("One request a row: waiting and streaming", run),
+        says=_says(some, len(r)),
+        spec=plain(_chart(some)),
+        data={"waterfall": _bars(some), "waterfall_ends": _ends(some)},
+        table=_table(some),
+        by="doing",
+        series=_SERIES,
+        height=max(60, _ROW_HEIGHT * len(some)),
+    )
+
+
+def _turns(r: Records) -> Floats:
+    """Of each row four instants, between which it did what _SERIES names, in order."""
+    ended_s = np.where(np.isnan(r.ended_s), np.fmax(r.last_token_s, r.due_s), r.ended_s)
+    sent_s = np.where(np.isnan(r.sent_s), ended_s, r.sent_s)
+    first_s = np.where(np.isnan(r.first_token_s), ended_s, r.first_token_s)
+    last_s = np.where(np.isnan(r.last_token_s), ended_s, r.last_token_s)
+    turns: Floats = np.maximum.accumulate([r.due_s, sent_s, first_s, last_s])
+    return turns
+
+
+def _bars(r: Records) -> Columns:
+    turns = _turns(r)
+    doing, row = np.nonzero(np.diff(turns, axis=0) > 0)
+    return {
+        "row": row.tolist(),
+        "from_s": column(turns[doing, row]),
+        "to_s": column(turns[doing + 1, row]),
+        "doing": names(doing, [*_SERIES]),
+        **_told(r, row),
+    }
+
+
+def _ends(r: Records) -> Columns:
+    rows = np.arange(len(r))
+    return {
+        "row": rows.tolist(),
+        "at_s": column(np.fmax(_turns(r)[-1], r.ended_s)),
+        "ending": names(endings(r), [*SERIES]),
+        **_told(r, rows),
+    }
+
+
+def _told(r: Records, rows: NDArray[np.intp]) -> dict[str, Any]:
+    """What a tooltip says of each."""
+    return {
+        "request": [clean(r.request_id[row]) for row in rows],
+        "outcome": [OUTCOMES[r.outcome[row]].value for row in rows],
+        "due_s": column(r.due_s[rows]),
+        "ttft_s": column(span_s(r.first_token_s, r.due_s)[rows]),
+        "e2e_s": column(span_s(r.last_token_s, r.due_s)[rows]),
+        "tokens": column(r.received_tokens[rows]),
+    }
+
+
+def _chart(some: Records) -> Any:
+    import altair as alt
+
+    said = [
+        alt.Tooltip("request:N"),
+        alt.Tooltip("outcome:N"),
+        alt.Tooltip("due_s:Q", title="due, s"),
+        alt.Tooltip("ttft_s:Q", title="TTFT, s"),
+        alt.Tooltip("e2e_s:Q", title="E2E, s"),
+        alt.Tooltip("tokens:Q", title="tokens received"),
+    ]
+    line = alt.Y("row:O", axis=alt.Axis(labels=False, ticks=False, title="requests, first due on top"))
+    bars = (
+        alt.Chart(alt.NamedData("waterfall"))
+        .mark_bar()
+        .encode(
+            x=alt.X("from_s:Q", title=SECONDS, scale=alt.Scale(zero=False)),
+            x2="to_s",
+            y=line,
+            color=colour("doing", _SERIES),
+            tooltip=[alt.Tooltip("doing:N"), alt.Tooltip("to_s:Q", title="until, s"), *said],
+        )
+        .add_params(zoom(encodings=["x"]))
+    )
+    seen = np.unique(endings(some)).tolist()
+    ended = {name: shade for place, (name, shade) in enumerate(SERIES.items()) if place in seen}
+    shapes = alt.Scale(domain=[*ended], range=[_SHAPES[place] for place in seen])
+    ends = (
+        alt.Chart(alt.NamedData("waterfall_ends"))
+        .mark_point(filled=True, size=22, opacity=1)
+        .encode(
+            x="at_s:Q",
+            y=line,
+            color=colour("ending", ended, "ended"),
+            shape=alt.Shape("ending:N", scale=shapes, title="ended"),
+            tooltip=said,
+        )
+    )
+    return alt.layer(bars, ends).resolve_scale(color="independent")
+
+
+def _says(some: Records, n: int) -> str:
+    span = f"{number(float(some.due_s[0]))} to {number(float(some.due_s[-1]))} s"
+    what = f"{len(some):,} of {n:,} requests, due from {span}" if len(some) < n else f"All {n:,} requests"
+    ttft_s = span_s(some.first_token_s, some.due_s)
+    if np.isnan(ttft_s).all():
+        return f"{what}: none had a first token."
+    slowest = int(np.nanargmax(ttft_s))
+    why = "chosen since the slowest first token is among them" if len(some) < n else "the slowest first token"
+    return f"{what}; {why}: {duration(float(ttft_s[slowest]))}, {clean(some.request_id[slowest])}."
+
+
+def _table(some: Records) -> Table:
+    r = some.at(np.arange(min(len(some), _TABLED)))
+    told, turns = _told(r, np.arange(len(r))), _turns(r)
+    rows = []
+    for row in range(len(r)):
+        waited = [duration(float(turns[k + 1, row] - turns[k, row])) for k in range(3)]
+        tokens = number(told["tokens"][row])
+        rows.append([told["request"][row], number(told["due_s"][row]), *waited, tokens, told["outcome"][row]])
+    heads = ["due, s", *_SERIES, "tokens"]
+    notes = [f"The first {len(r)} of {len(some)} rows."] if len(r) < len(some) else []
+    columns = [Column("request", "label"), *map(Column, heads), Column("outcome", "label")]
+    return Table("Requests one by one", columns, rows, notes)
