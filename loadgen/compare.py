@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import exp, hypot, log
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from loadgen.scenario import ScenarioError
-from loadgen.stats.summary import Distribution, Summary
+from loadgen.stats.summary import Distribution, Interval, Summary
 from loadgen.stats.validity import OTHER_LENGTHS
 
 TIE = 0.01  # the best two within 1 %: one run each cannot tell them apart, and no winner is named
@@ -38,6 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     `ratios`: value / the baseline's value ("x baseline"); None where either is None or the baseline is 0.
     `n`: the samples behind each value. A None value is undefined; in an `adjusted` row with samples it is
     infinitely late.
+    `intervals`: of the ratios, at 95 %, by variant; only of those of which it can be told.
     """
 
     key: str
@@ -48,6 +50,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     ratios: dict[str, float | None]
     n: dict[str, int]
     adjusted: bool = False
+    intervals: dict[str, Interval] = {}
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +84,8 @@ def compare(summaries: dict[str, Summary], digests: dict[str, str]) -> Compariso
     _refuse_other_plans(baseline, {name: digests[name] for name in summaries})
     rows = [row for figure in _figures(summaries) if (row := _row(figure, summaries, baseline))]
     decided_by, rule = _rule(summaries)
-    winner, reason = _winner(summaries, next((row for row in rows if row.key == decided_by), None))
+    deciding = next(figure for figure in _figures(summaries) if figure.key == decided_by)
+    winner, reason = _winner(summaries, deciding)
     return Comparison(
         baseline=baseline,
         asked=summaries[baseline].asked,
@@ -92,7 +96,7 @@ def compare(summaries: dict[str, Summary], digests: dict[str, str]) -> Compariso
         decided_by=decided_by,
         winner=winner,
         reason=reason,
-        notes=_notes(summaries),
+        notes=_notes(summaries, rows),
     )
 
 
@@ -143,6 +147,13 @@ class _Figure(NamedTuple):
             return s.offered if self.unit == "share" else _ok(s)
         found = s.metrics.get(self.metric)
         return 0 if found is None else found.offered if self.adjusted else found.n
+
+    def interval(self, s: Summary) -> Interval | None:
+        """Of the value. Of a plain figure only where all offered were ok: intervals are over those."""
+        found = s.metrics.get(self.metric or "")
+        if found is None or not (self.adjusted or found.n == found.offered):
+            return None
+        return found.intervals.get(self.stat.removesuffix(" adjusted"))
 
     @property
     def adjusted(self) -> bool:
@@ -195,20 +206,52 @@ def _row(figure: _Figure, summaries: dict[str, Summary], baseline: str) -> Row |
     n = {name: figure.n(s) for name, s in summaries.items()}
     if all(v is None for v in values.values()) and not (figure.adjusted and any(n.values())):
         return None
+    ratios = {name: _ratio(v, values[baseline]) for name, v in values.items()}
+    sure = {
+        name: _interval(figure, s, summaries[baseline]) for name, s in summaries.items() if name != baseline
+    }
     return Row(
         key=figure.key,
         label=figure.label,
         unit=figure.unit,
         better=figure.better,
         values=values,
-        ratios={name: _ratio(v, values[baseline]) for name, v in values.items()},
+        ratios=ratios,
         n=n,
         adjusted=figure.adjusted,
+        intervals={name: interval for name, interval in sure.items() if interval is not None},
     )
 
 
 def _ratio(value: float | None, baseline: float | None) -> float | None:
     return None if value is None or not baseline else value / baseline
+
+
+def _interval(figure: _Figure, one: Summary, other: Summary) -> Interval | None:
+    """Of the figure's ratio, one over the other; None where either is not known, or it could be anything.
+
+    MOVER (Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702) on the logarithms: a difference's
+    bound is as far away as the root of the squares of how far away the two that make for it are. It takes
+    the two for independent. Runs of one plan are slow at the same requests, so theirs vary less: a ratio
+    of theirs is within more often than in 95 of 100.
+    """
+    a, b = figure.value(one), figure.value(other)
+    of_a, of_b = figure.interval(one), figure.interval(other)
+    if not (a and b and of_a and of_b and of_a.decided and of_b.decided):
+        return None
+    down = _away(a, of_a.low, b, of_b.high)
+    up = _away(b, of_b.low, a, of_a.high)
+    if down is None and up is None:
+        return None
+    low = 0.0 if down is None else a / b * exp(-down)
+    return Interval(low=low, high=None if up is None else a / b * exp(up), decided=True)
+
+
+def _away(above: float, low: float | None, below: float, high: float | None) -> float | None:
+    """How far one may fall and the other rise, together, in logarithms; None where there is no end to it."""
+    if not low or high is None:
+        return None
+    return hypot(max(0.0, log(above / low)), max(0.0, log(high / below)))
 
 
 # --- winner ---------------------------------------------------------------------------------------
@@ -233,30 +276,43 @@ def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
     )
 
 
-def _winner(summaries: dict[str, Summary], row: Row | None) -> tuple[str | None, str]:
+def _winner(summaries: dict[str, Summary], figure: _Figure) -> tuple[str | None, str]:
     if invalid := [name for name, s in summaries.items() if s.validity == "INVALID"]:
         return None, f"the measurement of {_and(invalid)} is INVALID"
     if others := [name for name, s in summaries.items() if any(f.name == OTHER_LENGTHS for f in s.findings)]:
         return None, f"{_and(others)} did not keep to the output lengths asked: the work was not the same"
-    known = [(v, name) for name, v in row.values.items() if v is not None] if row else []
-    if row is None or not known:
+    known = [(v, name) for name, s in summaries.items() if (v := figure.value(s)) is not None]
+    if not known:
         return None, "no variant has the figure that decides: too many requests failed"
-    known.sort(key=lambda pair: pair[0], reverse=row.better == "higher")
+    known.sort(key=lambda pair: pair[0], reverse=figure.better == "higher")
     best, name = known[0]
     if close := [other for value, other in known[1:] if abs(value - best) <= TIE * max(value, best)]:
-        return None, f"a tie: {_and([name, *close])} are within {TIE:.0%} in {row.label}"
-    return name, f"{'highest' if row.better == 'higher' else 'lowest'} {row.label}"
+        return None, f"a tie: {_and([name, *close])} are within {TIE:.0%} in {figure.label}"
+    if close := [other for _, other in known[1:] if _may_be_equal(figure, summaries[name], summaries[other])]:
+        return None, f"a tie: {_and([name, *close])} cannot be told apart in {figure.label}"
+    return name, f"{'highest' if figure.better == 'higher' else 'lowest'} {figure.label}"
+
+
+def _may_be_equal(figure: _Figure, one: Summary, other: Summary) -> bool:
+    """Whether the interval of their ratio holds 1."""
+    found = _interval(figure, one, other)
+    return found is not None and (found.low or 0.0) <= 1 and (found.high is None or found.high >= 1)
 
 
 def _and(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def _notes(summaries: dict[str, Summary]) -> list[str]:
+def _notes(summaries: dict[str, Summary], rows: list[Row]) -> list[str]:
     def having(test: Callable[[Summary], object]) -> str:
         return _and([name for name, s in summaries.items() if test(s)])
 
-    notes = ["One run of one plan for each variant, without intervals: a ratio near 1 may be chance."]
+    notes = ["One run of one plan for each variant: a ratio near 1 without an interval may be chance."]
+    if any(row.intervals for row in rows):
+        notes.append(
+            "Intervals are of the ratio, at 95 %, and take the runs for independent. They had one plan, so "
+            "they differ less by chance, and the intervals are wider than need be."
+        )
     sources = {s.source for s in summaries.values()}
     if "virtual" in sources:
         beside = " beside measured ones" if len(sources) > 1 else ""

@@ -10,6 +10,7 @@ from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
 
 if TYPE_CHECKING:
     from loadgen.compare import Comparison, Row
+    from loadgen.stats.summary import Interval
 
 ARROWS = {"higher": "↑", "lower": "↓"}
 
@@ -48,14 +49,19 @@ def source_of_all(c: Comparison) -> str:
 def figures(c: Comparison, others: list[str]) -> Table:
     """Every row for the baseline and `others`: value, and after it the ratio to the baseline."""
     columns = [Column("figure", "label"), Column("unit", "label"), Column(f"{c.baseline} (baseline)")]
+    is_sure = any(row.intervals for row in c.rows)
     for name in others:
-        columns += [Column(name), Column("x base")]
-    rows = [_figure_row(row, c.baseline, others) for row in c.rows]
+        columns += [Column(name), Column("x base"), *([Column("95 %", drop=1)] if is_sure else [])]
+    rows = [_figure_row(row, c.baseline, others, is_sure=is_sure) for row in c.rows]
     notes = ["↑ more is better, ↓ less is better; x base: the value / the baseline's."]
+    if is_sure:
+        notes.append(
+            "95 %: the interval in which that ratio lies with so much confidence; empty: cannot be told."
+        )
     return Table(f"Comparison ({source_of_all(c)})", columns, rows, notes + _marks_of_comparison(c, rows))
 
 
-def _figure_row(row: Row, baseline: str, others: list[str]) -> list[str]:
+def _figure_row(row: Row, baseline: str, others: list[str], *, is_sure: bool) -> list[str]:
     unit, scale, places = ("", 1.0, 6)
     if row.unit in ("s", "s/token"):
         unit, scale, places = unit_of(row.values.values())
@@ -75,7 +81,18 @@ def _figure_row(row: Row, baseline: str, others: list[str]) -> list[str]:
     for name in others:
         ratio = row.ratios[name]
         cells += [cell(name), UNDEFINED if ratio is None else _times(ratio)]
+        cells += [interval(row.intervals.get(name))] if is_sure else []
     return cells
+
+
+def interval(found: Interval | None) -> str:
+    """Of a ratio: `[0.95, 1.02]`; nothing where it cannot be told."""
+    if found is None:
+        return ""
+    low, high = (
+        UNDEFINED if bound is None else _times(bound).rstrip("x") for bound in (found.low, found.high)
+    )
+    return f"[{low}, {high}]" if found.high is not None else f"[{low}, {INFINITE})"
 
 
 def _times(ratio: float) -> str:
