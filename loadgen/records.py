@@ -219,18 +219,18 @@ class Records:
     def at(self, places: NDArray[np.intp]) -> Self:
         """The records at `places`, in that order."""
         columns: dict[str, Any] = {}
+        rows = places.tolist()
         for name in (f.name for f in fields(self)):
             column = getattr(self, name)
-            columns[name] = [column[i] for i in places] if isinstance(column, list) else column
+            columns[name] = [column[i] for i in rows] if isinstance(column, list) else column
             if isinstance(column, np.ndarray) and len(column) == len(self):
                 columns[name] = column[places]
         for flat, start in _GROUPED:
-            began, counts = getattr(self, start)[:-1][places], np.diff(getattr(self, start))[places]
-            starts = _starts(counts.tolist())
-            columns[flat] = getattr(self, flat)[
-                np.repeat(began - starts[:-1], counts) + np.arange(starts[-1])
-            ]
-            columns[start] = starts
+            values, starts = getattr(self, flat), getattr(self, start)
+            first, end = starts[:-1][places], starts[1:][places]
+            each = [values[a:b] for a, b in zip(first.tolist(), end.tolist(), strict=True)]
+            columns[flat] = np.concatenate([values[:0], *each])
+            columns[start] = _starts((end - first).tolist())
         return replace(self, **columns)
 
     def only(self, rows: Mask) -> Self:
@@ -246,9 +246,9 @@ class Records:
         """All rows in order, some at a time, so that what is computed of each gap needs little memory."""
         inner = np.searchsorted(self.gap_start, np.arange(_BLOCK_GAPS, self.gap_start[-1], _BLOCK_GAPS))
         for first, end in pairwise([0, *inner.tolist(), len(self)]):
-            yield self._between(first, end)
+            yield self.between(first, end)
 
-    def _between(self, first: int, end: int) -> Self:
+    def between(self, first: int, end: int) -> Self:
         """Rows `first` to before `end`, whose numbers are not copied."""
         columns: dict[str, Any] = {f.name: getattr(self, f.name)[first:end] for f in fields(self)}
         for flat, start in _GROUPED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, log
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from loadgen.records import Floats
 from loadgen.stats.bounds import block_error, edges, effective_n, margin, ratio_error, share_bounds, tail_n
+from loadgen.stats.counted import Counted
 from loadgen.stats.quantiles import rank
 from loadgen.stats.summary import Interval
 
@@ -162,36 +162,38 @@ def blocks_of(values: Floats) -> Blocks:
     return Blocks(ordered[last], within, np.diff(cuts), sums)
 
 
-Gaps = tuple[Floats, NDArray[Any], NDArray[Any]]
+class Binned:
+    """Counts values of blocks, some at a time, so that a hundred million take no more memory than a few."""
+
+    def __init__(self, blocks: int) -> None:
+        bins = int(_bins(np.array(2.0**32))) + 1
+        self._counts = np.zeros((blocks, bins), np.int32)
+        self._largest_us, self._sums_us = np.zeros(bins), np.zeros(blocks)
+
+    def add(self, block: int, found_us: Counted) -> None:
+        """Those that were found in a block, in microseconds."""
+        values_us, times = found_us.values, found_us.times
+        bins = _bins(values_us)
+        last = np.flatnonzero(np.diff(bins, append=-1))
+        bins = bins[last]
+        self._largest_us[bins] = np.maximum(self._largest_us[bins], values_us[last])
+        self._counts[block, bins] += np.diff(found_us.within[last], prepend=0).astype(np.int32)
+        self._sums_us[block] += np.rint(values_us * times).sum()  # exact in any order
+
+    def blocks(self, late: Floats) -> Blocks:
+        """`late`: how many of each block are infinitely late."""
+        if not self._counts.any():
+            return NONE
+        some = self._counts.any(axis=0)
+        within = self._counts[:, some].cumsum(axis=1, dtype=np.int64)
+        sizes = within[:, -1] + late.astype(np.int64)
+        return Blocks(self._largest_us[some] / 1e6, within, sizes, self._sums_us / 1e6)
 
 
-def blocks_of_gaps(gaps: Iterable[Gaps], late: Floats) -> Blocks:
-    """Many values, some at a time: each in seconds, its block, how often it counts. `late`: of each block.
-
-    They are only counted, so that a hundred million take no more memory than a few.
-    """
-    counts = np.zeros((len(late), int(_bins(np.array(2.0**32))) + 1), np.int32)
-    largest_s, sums_us = np.zeros(counts.shape[1]), np.zeros(len(late))
-    for values_s, whose, times in gaps:
-        if not len(values_s):
-            continue
-        bins = _bins(values_s * 1e6)
-        np.maximum.at(largest_s, bins, np.where(times > 0, values_s, 0.0))
-        sums_us += np.bincount(whose, np.rint(values_s * times * 1e6), len(late))  # exact in any order
-        row, first = int(whose.min()), int(bins.min())  # they are of few blocks, and of some bins
-        rows, width = int(np.ptp(whose)) + 1, int(np.ptp(bins)) + 1
-        part = np.bincount((whose - row) * width + (bins - first), times, rows * width)
-        counts[row : row + rows, first : first + width] += part.reshape(rows, width).astype(np.int32)
-    if not len(late) or not counts.any():
-        return NONE
-    some = counts.any(axis=0)
-    within = counts[:, some].cumsum(axis=1, dtype=np.int64)
-    return Blocks(largest_s[some], within, within[:, -1] + late.astype(np.int64), sums_us / 1e6)
-
-
-def _bins(values_us: Floats) -> NDArray[np.int64]:
+def _bins(values_us: NDArray[Any]) -> NDArray[np.int64]:
     """Values in the same bin are taken for one; the first is of those up to 1 us."""
-    return (np.log(np.maximum(values_us, 1.0)) / _STEP).astype(np.int64)
+    bins: NDArray[np.int64] = (np.log(np.maximum(values_us, 1.0)) / _STEP).astype(np.int64)
+    return bins
 
 
 def share_interval(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from loadgen.records import Floats, Mask, Outcome, Records
 from loadgen.run import Run
 from loadgen.stats.bounds import edges
-from loadgen.stats.interval import NONE, Blocks, blocks_of, blocks_of_gaps, intervals
+from loadgen.stats.counted import Counted, Tally
+from loadgen.stats.interval import Binned, Blocks, blocks_of, intervals
 from loadgen.stats.quantiles import describe, of_ordered
 from loadgen.stats.summary import Distribution
 
@@ -89,26 +91,47 @@ def in_blocks(r: Records, name: str, column: Floats) -> Blocks:
     return blocks_of(values[~ok | np.isfinite(values)] if name in EXCUSED else values)
 
 
-def gaps_in_blocks(r: Records, metric: str) -> Blocks:
-    """The pooled gaps, as gap_columns counts them, in blocks of requests that came one after the other."""
+def gaps_in_blocks(r: Records, metric: str) -> tuple[Counted, Blocks]:
+    """The pooled gaps in microseconds, as `itl` or `chunk_gap` counts them: all of them, and in blocks of
+    requests that came one after the other.
+    """
     rows = in_due_order(r)
     cuts = edges(len(rows))
-    if len(cuts) == 1:
-        return NONE
     block_of = np.zeros(len(r), np.int64)  # rows that are not offered have no gaps that count
-    block_of[rows] = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
-    late = np.add.reduceat(owed_gaps(r)[rows], cuts[:-1])
-    return blocks_of_gaps(_gaps_of_blocks(r, metric, block_of), late)
+    block_of[rows] = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts)) if len(cuts) > 1 else 0
+    tally, binned = Tally(), Binned(len(cuts) - 1)
+    for block, some in _of_blocks(r, block_of):
+        found_us = Counted.of(_gaps_us(some, metric))
+        tally.add(found_us)
+        if len(cuts) > 1:
+            binned.add(block, found_us)
+    late = np.add.reduceat(owed_gaps(r)[rows], cuts[:-1]) if len(cuts) > 1 else np.zeros(0)
+    return tally.counted(), binned.blocks(late)
 
 
-def _gaps_of_blocks(
-    r: Records, metric: str, block_of: NDArray[np.int64]
-) -> Iterator[tuple[Floats, NDArray[np.int64], NDArray[np.uint32]]]:
+def _of_blocks(r: Records, block_of: NDArray[np.int64]) -> Iterator[tuple[int, Records]]:
+    """All rows, some at a time, and which block they are of."""
     first = 0
     for some in r.blocks():
-        gaps_s, times = gap_columns(some, metric)
-        yield gaps_s, np.repeat(block_of[first : first + len(some)], some.gap_count), times
+        whose = block_of[first : first + len(some)]
         first += len(some)
+        if (whose[1:] < whose[:-1]).any():
+            order = np.argsort(whose, kind="stable")
+            some, whose = some.at(order), whose[order]
+        ends = np.flatnonzero(np.diff(whose, append=-1)) + 1
+        for start, end in pairwise([0, *ends.tolist()]):
+            yield int(whose[start]), some.between(start, end)
+
+
+def _gaps_us(r: Records, metric: str) -> NDArray[Any]:
+    """Each gap, as often as it counts; of ITL, each token's: a gap is shared by those of its later event."""
+    if metric == "chunk_gap":
+        return gaps_of(r, r.answered)
+    single, listed = _of_known_tokens(r, r.answered)
+    if not listed.any():
+        return gaps_of(r, single)
+    tokens = _later_tokens(r, listed)
+    return np.concatenate([gaps_of(r, single), np.repeat(gaps_of(r, listed) / tokens, tokens)])
 
 
 def _sure(d: Distribution, blocks: Blocks) -> Distribution:
@@ -123,7 +146,7 @@ def itl_is_assumed(r: Records) -> bool:
 
 def gaps_of(r: Records, rows: Mask) -> NDArray[np.uint32]:
     """The gaps of `rows`, pooled, in microseconds."""
-    return r.gaps_us[np.repeat(rows, r.gap_count)]
+    return r.gaps_us if rows.all() else r.gaps_us[np.repeat(rows, r.gap_count)]
 
 
 def _alone(run: Run) -> dict[str, Floats]:
@@ -148,18 +171,15 @@ def _gaps(r: Records, ok: Mask) -> dict[str, Distribution]:
     owed = int(owed_gaps(r).sum())
     single, listed = _of_known_tokens(r, ok)
     itl_known = bool((single | listed).any() or not ok.any())
-    chunk_us = gaps_of(r, ok)
-    chunk_us.sort()  # in place: of many gaps, each further copy would cost as much as all records
-    itl_us = chunk_us if (single == ok).all() else _itl_us(r, single, listed)
-    found = {
-        "chunk_gap_s": of_ordered(chunk_us, len(chunk_us) + owed, 1e6),
-        # Nothing is owed where nothing is known: "infinitely late" would be a lie.
-        "itl_s": of_ordered(itl_us, len(itl_us) + owed if itl_known else 0, 1e6),
-    }
-    name = "itl" if found["itl_s"].n else "chunk_gap"
-    blocks = gaps_in_blocks(r, name)
-    alike = {f"{name}_s", "chunk_gap_s"} if chunk_us is itl_us else {f"{name}_s"}
-    return found | {key: _sure(found[key], blocks) for key in alike}
+    itl_us, itl_blocks = gaps_in_blocks(r, "itl")
+    alike = bool((single == ok).all())
+    chunk_us, chunk_blocks = (itl_us, itl_blocks) if alike else gaps_in_blocks(r, "chunk_gap")
+    # Nothing is owed where nothing is known: "infinitely late" would be a lie.
+    itl = of_ordered(itl_us, len(itl_us) + owed if itl_known else 0, 1e6)
+    chunk_gap = of_ordered(chunk_us, len(chunk_us) + owed, 1e6)
+    if alike or not itl.n:
+        chunk_gap = _sure(chunk_gap, chunk_blocks)
+    return {"chunk_gap_s": chunk_gap, "itl_s": _sure(itl, itl_blocks) if itl.n else itl}
 
 
 def owed_gaps(r: Records) -> Floats:
@@ -177,16 +197,6 @@ def gap_columns(r: Records, metric: str) -> tuple[Floats, NDArray[np.uint32]]:
     times = np.repeat(single, r.gap_count).astype(np.uint32)
     times[np.repeat(listed, r.gap_count)] = _later_tokens(r, listed)
     return gaps_s / np.maximum(times, 1), times
-
-
-def _itl_us(r: Records, single: Mask, listed: Mask) -> NDArray[Any]:
-    """Every token's gap, ascending: a gap is shared by the tokens of its later event."""
-    gaps_us: NDArray[Any] = gaps_of(r, single)
-    if listed.any():
-        tokens = _later_tokens(r, listed)
-        gaps_us = np.concatenate([gaps_us, np.repeat(gaps_of(r, listed) / tokens, tokens)])
-    gaps_us.sort()
-    return gaps_us
 
 
 def known_tokens(r: Records) -> Mask:

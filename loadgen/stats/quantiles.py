@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loadgen.stats.counted import Counted
 from loadgen.stats.summary import Distribution
 
 QUANTILES = (50, 75, 90, 95, 99, 99.9)
 
+Ordered = NDArray[Any] | Counted
 
-def plain(ordered: NDArray[Any], p: float) -> float | None:
+
+def plain(ordered: Ordered, p: float) -> float | None:
     """The p-th percentile of ascending `ordered` by NumPy's linear interpolation; None where it is empty."""
     if not len(ordered):
         return None
@@ -22,7 +25,7 @@ def plain(ordered: NDArray[Any], p: float) -> float | None:
     return float(low + (float(high) - low) * (position % 1))
 
 
-def adjusted(ordered: NDArray[Any], offered: int, p: float) -> float | None:
+def adjusted(ordered: Ordered, offered: int, p: float) -> float | None:
     """The smallest x such that at least p % of `offered` requests have a value <= x; None: infinitely late.
 
     `ordered`: the values that exist, ascending; the other `offered - len(ordered)` are infinite.
@@ -42,10 +45,11 @@ def describe(values: NDArray[Any], offered: int, scale: float = 1.0) -> Distribu
     return of_ordered(np.sort(values), offered, scale)
 
 
-def of_ordered(ordered: NDArray[Any], offered: int, scale: float = 1.0) -> Distribution:
+def of_ordered(ordered: Ordered, offered: int, scale: float = 1.0) -> Distribution:
     """As `describe`, of ascending values."""
     n = len(ordered)
-    mean = float(ordered.mean(dtype=np.float64)) if n else None
+    values, times = (ordered.values, ordered.times) if isinstance(ordered, Counted) else (ordered, 1)
+    mean = float(np.sum(values * times, dtype=np.float64)) / n if n else None
 
     def scaled(value: float | None) -> float | None:
         return None if value is None else float(value / scale)
@@ -54,21 +58,9 @@ def of_ordered(ordered: NDArray[Any], offered: int, scale: float = 1.0) -> Distr
         n=n,
         offered=offered,
         mean=scaled(mean),
-        sd=scaled(_sd(ordered, mean)) if mean is not None else None,
-        min=scaled(ordered[0] if n else None),
-        max=scaled(ordered[-1] if n else None),
+        sd=scaled(float(np.sqrt(np.sum((values - mean) ** 2 * times) / (n - 1)))) if n > 1 else None,
+        min=scaled(values[0] if n else None),
+        max=scaled(values[-1] if n else None),
         quantiles={f"p{p:g}": scaled(plain(ordered, p)) for p in QUANTILES},
         adjusted={f"p{p:g}": scaled(adjusted(ordered, offered, p)) for p in QUANTILES},
     )
-
-
-def _sd(values: NDArray[Any], mean: float) -> float | None:
-    if len(values) < 2:
-        return None
-    # In blocks: a hundred million gaps kept in four bytes each must not become as many floats at once.
-    blocks = np.array_split(values, len(values) // 2**20 + 1)
-    return float(np.sqrt(sum(_squares(block - mean) for block in blocks) / (len(values) - 1)))
-
-
-def _squares(off: NDArray[Any]) -> float:
-    return float(np.square(off, out=off).sum())

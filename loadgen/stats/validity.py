@@ -13,7 +13,7 @@ from loadgen.run import Health, Run
 from loadgen.stats.cause import Cause, cause, more_cores
 from loadgen.stats.clumps import lag_beyond_place_s, mostly_together, places
 from loadgen.stats.limits import LIMITS
-from loadgen.stats.metrics import gaps_of, span_s
+from loadgen.stats.metrics import span_s
 from loadgen.stats.quantiles import rank
 from loadgen.stats.summary import Certificate, Distribution, Finding
 from loadgen.units import about
@@ -194,9 +194,12 @@ def _off(got: Floats, asked: Floats) -> float:
 
 def _zero_gaps(run: Run, late: list[Finding]) -> Iterator[Finding]:
     r = run.records
-    rows = r.answered & (r.gap_count >= LIMITS.zero_gaps_from)
-    gaps = gaps_of(r, rows)
-    share = float((gaps == 0).mean()) if len(gaps) else 0.0
+    gaps = zero = 0
+    for some in r.blocks():
+        rows = some.answered & (some.gap_count >= LIMITS.zero_gaps_from)
+        whose = np.searchsorted(some.gap_start, np.flatnonzero(some.gaps_us == 0), side="right") - 1
+        gaps, zero = gaps + int(some.gap_count[rows].sum()), zero + int(rows[whose].sum())
+    share = zero / gaps if gaps else 0.0
     if share > LIMITS.zero_gaps:
         yield Finding(
             name=ZERO_GAPS,

@@ -263,7 +263,7 @@ def _kept(run: Run, limits: Limits, least: float) -> float:
 
 def _blocks(run: Run, metric: str) -> Blocks:
     if metric in POOLED:
-        return gaps_in_blocks(run.records, metric)
+        return gaps_in_blocks(run.records, metric)[1]
     if metric == FLUIDITY:
         indices = fluidity(run)
         return NONE if indices is None else in_blocks(run.records, metric, 1 - indices)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loadgen.laws import Constant, Gamma, Poisson, Ramp
 from loadgen.records import Floats, Mask, Records
@@ -15,7 +14,7 @@ from loadgen.stats.certificate import declared
 from loadgen.stats.counted import Counted, Tally
 from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gaps_of, span_s
-from loadgen.stats.quantiles import of_ordered
+from loadgen.stats.quantiles import Ordered, of_ordered
 from loadgen.stats.summary import Summary
 from loadgen.stats.warmup import settled
 
@@ -134,7 +133,7 @@ def _known(values: Floats) -> Floats:
     return np.sort(values[~np.isnan(values)])
 
 
-def _milliseconds(name: str, ordered: NDArray[Any], per_ms: float) -> dict[str, float | None]:
+def _milliseconds(name: str, ordered: Ordered, per_ms: float) -> dict[str, float | None]:
     d = of_ordered(ordered, len(ordered), per_ms)
     population = None if d.mean is None else (d.sd or 0.0) * ((d.n - 1) / d.n) ** 0.5
     stats = {"mean": d.mean, "median": d.quantiles["p50"], "std": population, "p99": d.quantiles["p99"]}

@@ -13,11 +13,12 @@ from scipy import stats
 
 from loadgen.records import Floats, Outcome
 from loadgen.stats import SloResult, summarize
+from loadgen.stats.counted import Counted
 from loadgen.stats.interval import (
     PERCENTILES,
+    Binned,
     Blocks,
     blocks_of,
-    blocks_of_gaps,
     intervals,
     of_mean,
     of_percentile,
@@ -200,16 +201,17 @@ def test_misses_are_judged_by_how_they_come_on_the_side_where_they_are_many() ->
 def test_pooled_gaps_are_as_single_values_whose_block_is_their_requests() -> None:
     """Counted by threes, in any portions; what is owed is infinitely late."""
     rng = np.random.default_rng(8)
-    gaps_s = rng.integers(5_000, 50_000, (400, 3)) / 1e6
-    whose = np.repeat(np.arange(80), 5)
-    portions = [(gaps_s[i : i + 50].ravel(), np.repeat(whose[i : i + 50], 3), np.ones(150, np.uint32))
-                for i in range(0, 400, 50)]  # fmt: skip
-    found = blocks_of_gaps(portions, np.zeros(80))
-    plain = blocks_of(gaps_s.ravel())
+    gaps_us = rng.integers(5_000, 50_000, (400, 3))
+    binned = Binned(80)
+    for i in range(0, 400, 5):
+        binned.add(i // 5, Counted.of(gaps_us[i : i + 2]))
+        binned.add(i // 5, Counted.of(gaps_us[i + 2 : i + 5]))
+    found = binned.blocks(np.zeros(80))
+    plain = blocks_of(gaps_us.ravel() / 1e6)
     assert found.values == pytest.approx(plain.values)
     assert (found.within == plain.within).all()
     assert found.sums == pytest.approx(plain.sums)
-    late = blocks_of_gaps(portions, np.full(80, 5.0))
+    late = binned.blocks(np.full(80, 5.0))
     assert (late.n, intervals(late)["p90"].high) == (1600, None)
 
 
@@ -222,11 +224,11 @@ def test_gaps_are_taken_alike_however_they_are_cut(monkeypatch: pytest.MonkeyPat
     ]
     rows += [failed(200, 3.0, Outcome.BROKEN), ok(201, 0.0, phase="warmup", gaps_us=[9_000_000])]
     r = run_of(rows).records
-    whole = gaps_in_blocks(r, "itl")
+    _, whole = gaps_in_blocks(r, "itl")
     assert whole.n == int(r.gap_count[:200].sum()) + 4
     assert whole.values.max() < 1
     monkeypatch.setattr("loadgen.records._BLOCK_GAPS", 7)
-    again = gaps_in_blocks(r, "itl")
+    _, again = gaps_in_blocks(r, "itl")
     assert (again.within == whole.within).all()
     assert again.sums == pytest.approx(whole.sums)
 
