@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from loadgen.client.answer import Answer
-from loadgen.client.tally import Tally
+from loadgen.client.spread import Spread
 from loadgen.plan import Phase
 from loadgen.records import Outcome
 
@@ -44,8 +44,8 @@ class Counters:
     lag_s: float = 0.0
     tokens: int = 0
     errors: Counter[str] = field(default_factory=Counter)
-    ttft: Tally = field(default_factory=Tally)
-    chunk_gaps: Tally = field(default_factory=Tally)
+    ttft: Spread = field(default_factory=Spread)
+    chunk_gaps: Spread = field(default_factory=Spread)
 
     def started(self, phase: int) -> None:
         self.sent += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from loadgen.client.tally import Tally
+from loadgen.client.spread import Spread
 from loadgen.report import signs
 from loadgen.report.figures import UNDEFINED, clean, duration, number, unit_of
 from loadgen.stats.limits import LIMITS
@@ -48,8 +48,8 @@ class Counters(Protocol):
     lag_s: float
     tokens: int
     errors: Counter[str]
-    ttft: Tally
-    chunk_gaps: Tally
+    ttft: Spread
+    chunk_gaps: Spread
 
 
 async def watch(
@@ -104,8 +104,8 @@ class _Count:
 
     at_s: float
     tokens: int
-    ttft: Tally
-    chunk_gaps: Tally
+    ttft: Spread
+    chunk_gaps: Spread
 
 
 class View:
@@ -242,8 +242,8 @@ class View:
         return line
 
 
-def _percentiles(tally: Tally) -> str:
-    p50_s, p99_s = (tally.percentile_s(p) for p in (50, 99))
+def _percentiles(of: Spread) -> str:
+    p50_s, p99_s = (of.percentile_s(p) for p in (50, 99))
     if p50_s is None or p99_s is None:
         return UNDEFINED
     unit, scale, places = unit_of([p50_s, p99_s])

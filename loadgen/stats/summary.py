@@ -32,6 +32,8 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 
     `intervals`: of the mean, and of adjusted p50, p90, p95 and p99; of latencies counted from due, and of
     gaps. `n_effective`: as many independent values tell as much of the p99; None where it cannot be told.
+
+    `bins`: of the values in few, each its upper edge and how many lie between that and the one before.
     """
 
     n: int
@@ -44,6 +46,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     adjusted: dict[str, float | None]
     n_effective: float | None = None
     intervals: dict[str, Interval] = {}
+    bins: list[tuple[float, int]] = []
 
 
 class Goodput(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,22 +8,22 @@ PER_OCTAVE = 8  # bins between a duration and its double: a percentile is off by
 BINS = 56 * PER_OCTAVE  # as far as microseconds go where nanoseconds have 64 bits
 
 
-class Tally:
-    """How many durations fell into each bin. Sums and differences of tallies are tallies."""
+class Spread:
+    """How many durations fell into each bin. Sums and differences of spreads are spreads."""
 
     __slots__ = ("bins",)
 
     def __init__(self, bins: Sequence[int] | None = None) -> None:
         self.bins = [0] * BINS if bins is None else list(bins)
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally([a + b for a, b in zip(self.bins, other.bins, strict=True)])
+    def __add__(self, other: Spread) -> Spread:
+        return Spread([a + b for a, b in zip(self.bins, other.bins, strict=True)])
 
-    def __sub__(self, other: Tally) -> Tally:
-        return Tally([a - b for a, b in zip(self.bins, other.bins, strict=True)])
+    def __sub__(self, other: Spread) -> Spread:
+        return Spread([a - b for a, b in zip(self.bins, other.bins, strict=True)])
 
-    def copy(self) -> Tally:
-        return Tally(self.bins)
+    def copy(self) -> Spread:
+        return Spread(self.bins)
 
     def count(self, us: int) -> None:
         """One duration, in whole microseconds. Called for every token event."""

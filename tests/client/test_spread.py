@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.client.pool import READS_A_SAMPLE
-from loadgen.client.tally import Tally
+from loadgen.client.spread import Spread
 from tests.client.runs import plan_of, run_plan, writing
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, chunk, say
 
 DURATIONS_US = st.lists(st.integers(1, 2**40), min_size=1, max_size=200)
 
 
-def tally(durations_us: list[int]) -> Tally:
-    counted = Tally()
+def spread(durations_us: list[int]) -> Spread:
+    counted = Spread()
     for us in durations_us:
         counted.count(us)
     return counted
@@ -26,24 +26,24 @@ def tally(durations_us: list[int]) -> Tally:
 def test_a_percentile_is_off_by_no_more_than_half_a_bin(durations_us: list[int], p: float) -> None:
     """Against NumPy's inverse CDF: a sixteenth is half of the widest bin."""
     exact_us = np.percentile(durations_us, p, method="inverted_cdf")
-    found_s = tally(durations_us).percentile_s(p)
+    found_s = spread(durations_us).percentile_s(p)
     assert found_s is not None
     assert found_s * 1e6 == pytest.approx(exact_us, rel=1 / 16 + 1e-9)
 
 
 @given(DURATIONS_US, DURATIONS_US)
 def test_what_two_processes_counted_is_what_one_would_have(some: list[int], more: list[int]) -> None:
-    """A sum is the tally of both, and a difference that of what came since."""
-    both = tally(some + more)
-    assert (tally(some) + tally(more)).bins == both.bins
-    assert (both - tally(some)).bins == tally(more).bins
+    """A sum is that of both, and a difference that of what came since."""
+    both = spread(some + more)
+    assert (spread(some) + spread(more)).bins == both.bins
+    assert (both - spread(some)).bins == spread(more).bins
 
 
 def test_nothing_and_no_time_at_all_have_a_place() -> None:
     """No duration has no percentile; one of zero is zero; the longest that a clock can tell is counted."""
-    assert Tally().percentile_s(50) is None
-    assert tally([0]).percentile_s(99) == 0
-    assert tally([2**63 // 1000]).percentile_s(99) == pytest.approx(2**63 / 1e9, rel=1 / 16)
+    assert Spread().percentile_s(50) is None
+    assert spread([0]).percentile_s(99) == 0
+    assert spread([2**63 // 1000]).percentile_s(99) == pytest.approx(2**63 / 1e9, rel=1 / 16)
 
 
 def test_a_run_counts_every_ttft_from_due_and_one_gap_in_so_many() -> None:
