@@ -1,0 +1,323 @@
+"""Past capacity: what each policy does with more than it can serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from loadgen.plan import Phase
+from loadgen.report.figures import number, percent
+from loadgen.report.tables import Column, Table
+from loadgen.run import Run
+from loadgen.stats import Summary
+from loadgen.studies.families import Family, Titles, drawn
+from loadgen.studies.prose import paragraphs, sentence
+from loadgen.studies.simulated import Knobs, Simulated, simulated
+from loadgen.studies.study import Condition, Section, Study
+
+REQUESTS, SEED, BURST = 1500, 1, 1500
+LOADS = (0.8, 1.0, 1.2, 1.5, 2.0)  # of the policy's own capacity
+PAST = 1.5  # the load that is looked at closely
+SHORT, LONG = 500, 4000  # requests of two runs
+TENTHS = 10
+GOOD = {"ttft": "2s", "tpot": "100ms"}
+COST = {"gpu": "a100-40gb", "model": "opt-13b"}
+LENGTHS = {
+    "prompt_tokens": {"kind": "lognormal", "mean": 161, "cv": 1.3, "max": 1024},
+    "output_tokens": {"kind": "lognormal", "mean": 338, "cv": 0.9, "max": 1024},
+}
+CONTINUOUS: Knobs = {"max_sequences": 32, "kv": {"tokens": 15_700}, "cost": COST}
+BOUND: Knobs = CONTINUOUS | {"max_queue": 4}
+
+
+class Policy(NamedTuple):
+    """`manners`: of all users; `urgent` and `rest`: of a quarter of them, and of the others."""
+
+    knobs: Knobs
+    manners: Mapping[str, Any] = {}
+    urgent: Mapping[str, Any] = {}
+    rest: Mapping[str, Any] = {}
+
+
+FCFS, BOUNDED, PRIORITY, PATIENT, BOTH = (
+    "continuous", "4 may wait", "priority", "users wait 60 s", "4 may wait, users 60 s",
+)  # fmt: skip
+POLICIES: Mapping[str, Policy] = {
+    "static": Policy({"batching": "static", "max_sequences": 16, "cost": COST}),
+    "dynamic": Policy({"batching": "dynamic", "max_sequences": 16, "cost": COST}),
+    FCFS: Policy(CONTINUOUS),
+    BOUNDED: Policy(BOUND),
+    PRIORITY: Policy(CONTINUOUS | {"policy": "priority"}),
+    "aging": Policy(CONTINUOUS | {"policy": "aging", "aging": "0.1/s"}),
+    "deadline": Policy(
+        CONTINUOUS | {"policy": "deadline"}, urgent={"deadline": "2s"}, rest={"deadline": "30s"}
+    ),
+    PATIENT: Policy(CONTINUOUS, {"patience": "60s"}),
+    BOTH: Policy(BOUND, {"patience": "60s"}),
+}
+
+
+class Cell(NamedTuple):
+    """One policy at one load. `ttft_p99_s`: of the answered; shares: of all offered, or of all tokens."""
+
+    completed_rps: float
+    attainment: float
+    urgent_attainment: float
+    rest_attainment: float
+    rejection_rate: float
+    lost_share: float
+    ttft_p99_s: float
+    wasted_share: float
+    overloaded: bool | None
+
+
+def fired(policy: Policy, rate_rps: float | None, requests: int = REQUESTS) -> Simulated:
+    """All policies get the same requests; None: all at once, and no more after them."""
+    arrivals = {"kind": "poisson", "rate": rate_rps} if rate_rps else {"kind": "burst"}
+    classes = {
+        "urgent": {"weight": 1, "priority": 0} | dict(policy.urgent),
+        "rest": {"weight": 3, "priority": 1} | dict(policy.rest),
+    }
+    load: dict[str, Any] = {
+        "arrivals": arrivals,
+        "num_requests": requests,
+        "tail": rate_rps is not None,
+    } | LENGTHS
+    load["classes"] = {name: dict(policy.manners) | each for name, each in classes.items()}
+    asked = {"name": "overload", "seed": SEED, "engine": policy.knobs, "goodput": GOOD, "load": load}
+    return simulated(asked)
+
+
+@cache
+def capacity_rps(batching: str) -> float:
+    """Completions per second in the middle of a burst."""
+    ended_s = np.sort(fired(POLICIES[batching], None, BURST).run.records.ended_s)
+    first, last = BURST // 10, BURST * 8 // 10
+    return float((last - first) / (ended_s[last] - ended_s[first]))
+
+
+def own_capacity_rps(name: str) -> float:
+    return capacity_rps(name if name in ("static", "dynamic") else FCFS)
+
+
+def read(summary: Summary) -> Cell:
+    def attained(of: Any) -> float:
+        return of.goodput.attainment or 0.0
+
+    parts, goodputs = summary.by_class, [part.goodput for part in summary.by_class.values()]
+    good = sum(each.good for each in goodputs if each is not None)
+    done = summary.metrics["output_tokens"]
+    tokens = done.n * (done.mean or 0.0) + summary.wasted_tokens
+    lost = summary.offered - summary.outcomes.get("ok", 0) - summary.outcomes.get("rejected", 0)
+    return Cell(
+        completed_rps=summary.completed_rps or 0.0,
+        attainment=good / summary.offered,
+        urgent_attainment=attained(parts["urgent"]),
+        rest_attainment=attained(parts["rest"]),
+        rejection_rate=summary.rejection_rate or 0.0,
+        lost_share=lost / summary.offered,
+        ttft_p99_s=summary.metrics["ttft_s"].quantiles["p99"] or 0.0,
+        wasted_share=summary.wasted_tokens / tokens if tokens else 0.0,
+        overloaded=summary.overloaded,
+    )
+
+
+def in_tenths(run: Run) -> dict[float, float | None]:
+    """The median TTFT of the answered, of each tenth of the measured requests in the order of due."""
+    records = run.records
+    measured = np.flatnonzero(records.phase == Phase.MEASURED)
+    order = measured[np.argsort(records.due_s[measured], kind="stable")]
+    waits_s = [(records.first_token_s - records.due_s)[part] for part in np.array_split(order, TENTHS)]
+    answered = [each[~np.isnan(each)] for each in waits_s]
+    return {1.0 + n: float(np.median(each)) if len(each) else None for n, each in enumerate(answered)}
+
+
+Cells = Mapping[str, Mapping[float, Cell]]
+Times = Mapping[str, Mapping[float, float | None]]
+
+
+class Lengths(NamedTuple):
+    """Percentiles of TTFT in seconds, of a short run and of a long one."""
+
+    short_p50: float
+    long_p50: float
+    short_p99: float
+    long_p99: float
+
+
+def of_two_lengths(name: str, load: float) -> Lengths:
+    rate_rps = load * own_capacity_rps(name)
+    runs = [fired(POLICIES[name], rate_rps, n).summary.metrics["ttft_s"].quantiles for n in (SHORT, LONG)]
+    short, long = ({key: value or 0.0 for key, value in each.items()} for each in runs)
+    return Lengths(short["p50"], long["p50"], short["p99"], long["p99"])
+
+
+def study() -> Study:
+    cells: dict[str, dict[float, Cell]] = {}
+    times: dict[str, dict[float, float | None]] = {}
+    for name, policy in POLICIES.items():
+        cells[name] = {}
+        for load in LOADS:
+            done = fired(policy, load * own_capacity_rps(name))
+            cells[name][load] = read(done.summary)
+            if load == PAST:
+                times[name] = in_tenths(done.run)
+    spans = {
+        f"{name} at {load:g}": of_two_lengths(name, load)
+        for name, load in ((FCFS, 0.8), (FCFS, PAST), (BOUNDED, PAST))
+    }
+    return Study(
+        name="overload",
+        title="Overload: what each policy does past capacity",
+        question="More arrives than can be served. Who waits, who is refused, who leaves, what is wasted?",
+        answer=_answer(cells, times, spans),
+        conditions=_conditions(),
+        sections=[_attained(cells), _over_time(times), _wasted(cells), _spans(spans), _numbers(cells)],
+        figures={
+            "capacity_rps": {name: own_capacity_rps(name) for name in POLICIES},
+            "cells": {n: {f"{at:g}": c._asdict() for at, c in row.items()} for n, row in cells.items()},
+            "median_ttft_s_by_tenth": {n: [*row.values()] for n, row in times.items()},
+            "run_lengths": {name: each._asdict() for name, each in spans.items()},
+        },
+        mismatches=paragraphs("""
+            Nobody published such figures, so that there is nothing to match. They are of one engine and one
+            seed. How far apart the policies are depends on the share that is urgent (a quarter here), on the
+            patience, and on the limit on TTFT; the order does not.
+
+            Users who give up are taken to cancel at once, and the engine to stop computing at the next step.
+            A server that does not notice wastes more.
+        """),
+        sources=paragraphs("""
+            The policies are the bundled engine's own. vLLM V1 has fcfs and priority, with an unbounded queue
+            (its scheduler was read); aging, deadlines and a bounded queue are not in it.
+        """),
+    )
+
+
+def _answer(cells: Cells, times: Times, spans: Mapping[str, Lengths]) -> list[str]:
+    past = {name: row[PAST] for name, row in cells.items()}
+    first, last = (number(times[FCFS][tenth]) for tenth in (1.0, float(TENTHS)))
+    below, grown, bounded = spans.values()
+    return paragraphs(f"""
+        Past capacity, throughput hides everything: at {PAST:g} of its capacity first come, first served
+        completes {number(past[FCFS].completed_rps)} requests/s, as ever, while
+        {_share(past[FCFS].attainment)} of the requests meet their limits. The median TTFT goes from {first} s
+        in the first tenth of the run to {last} s in the last, and would go on.
+
+        Percentiles then depend on how long one measured: the p99 of TTFT is {number(grown.short_p99)} s over
+        {SHORT:,} requests and {number(grown.long_p99)} s over {LONG:,}. Neither is the server's. With a
+        bounded queue they stay ({number(bounded.short_p99)} and {number(bounded.long_p99)} s). Below capacity
+        nothing grows for ever, but {SHORT:,} requests are few for a p99: {number(below.short_p99)} and
+        {number(below.long_p99)} s at 0.8.
+
+        Batches that wait for each other are past their limits long before they are past capacity: static
+        batches of 16 serve {_share(cells["static"][0.8].attainment)} well at 0.8 of what they can complete.
+
+        A bound of 4 on the queue refuses {_share(past[BOUNDED].rejection_rate)} at once and serves
+        {_share(past[BOUNDED].attainment)} of the offered well, of {_share(1 / PAST)} that could be at best.
+
+        Priority saves those who have it, {_share(past[PRIORITY].urgent_attainment)} of them, and starves the
+        rest ({_share(past[PRIORITY].rest_attainment)}). Aging shares the wait out until the urgent miss their
+        limits, too ({_share(past["aging"].urgent_attainment)}). Deadlines are met until the queue is full of
+        those that have passed, which come first: {_share(past["deadline"].urgent_attainment)} of the urgent.
+
+        Impatient users bound the queue themselves, and late: they are served a while before they leave, which
+        wastes {_share(past[PATIENT].wasted_share)} of all tokens computed for answers, and
+        {_share(past[PATIENT].attainment)} are served well. With a bounded queue before them it is
+        {_share(past[BOTH].wasted_share)} and {_share(past[BOTH].attainment)}.
+    """)
+
+
+def _share(value: float) -> str:
+    return percent(value, REQUESTS)
+
+
+def _conditions() -> list[Condition]:
+    rates = ", ".join(f"{name} {own_capacity_rps(name):.2f}/s" for name in ("static", "dynamic", FCFS))
+    said = {
+        "model and hardware": "OPT-13B on an A100 40 GB, roofline; 32 slots and 15,700 tokens of paged KV; "
+        "static and dynamic: batches of 16",
+        "load": f"{REQUESTS:,} Poisson requests a point; prompts lognormal, mean 161; answers lognormal, mean "
+        "338, both up to 1,024; a quarter of the users is urgent",
+        "capacity": f"each policy's own, in the middle of a burst: {rates}; all others as continuous",
+        "metric": "attainment: requests with TTFT <= 2 s and TPOT <= 100 ms / all offered; refused and "
+        "abandoned ones are misses",
+    }
+    return [Condition(of, "none", ours) for of, ours in said.items()]
+
+
+LOAD = "offered load, share of the policy's capacity"
+
+
+def _by_load(cells: Cells, value: Callable[[Cell], float]) -> Family:
+    return {name: {load: value(each) for load, each in row.items()} for name, row in cells.items()}
+
+
+def _attained(cells: Cells) -> Section:
+    best = max(POLICIES, key=lambda name: cells[name][PAST].attainment)
+    titles = Titles(
+        "attainment", "Offered requests that meet both limits",
+        f"At {PAST:g} of capacity the most, {_share(cells[best][PAST].attainment)}, with: {best}. "
+        f"First come, first served: {_share(cells[FCFS][PAST].attainment)}.",
+        LOAD, "TTFT <= 2 s and TPOT <= 100 ms, %",
+    )  # fmt: skip
+    return Section(
+        "Who is served well", pictures=[drawn(titles, _by_load(cells, lambda c: 100 * c.attainment))]
+    )
+
+
+def _over_time(times: Times) -> Section:
+    shown = {name: times[name] for name in ("static", FCFS, BOUNDED, PRIORITY, PATIENT)}
+    says = f"""At {PAST:g} of capacity it grows as long as the load lasts where the queue has no bound:
+        {number(times[FCFS][float(TENTHS)])} s at the end. With a bound it stays at
+        {number(times[BOUNDED][float(TENTHS)])} s, and users who leave bound it, too:
+        {number(times[PATIENT][float(TENTHS)])} s."""
+    titles = Titles(
+        "ttft-over-time", "Median TTFT of the answered, through the run", sentence(says), "tenth of the run",
+        "median TTFT, s", least=0.05,
+    )  # fmt: skip
+    return Section("Who waits, and how long", pictures=[drawn(titles, shown)])
+
+
+def _wasted(cells: Cells) -> Section:
+    shown = {name: cells[name] for name in (PATIENT, BOTH)}
+    says = f"""At {PAST:g} of capacity {_share(cells[PATIENT][PAST].wasted_share)} of the tokens went to users
+        who had left before the end; with 4 places in the queue
+        {_share(cells[BOTH][PAST].wasted_share)}."""
+    titles = Titles(
+        "wasted", "Tokens of answers that nobody waited for", sentence(says), LOAD, "wasted, % of all tokens"
+    )
+    return Section(
+        "What is wasted", pictures=[drawn(titles, _by_load(shown, lambda c: 100 * c.wasted_share))]
+    )
+
+
+def _spans(spans: Mapping[str, Lengths]) -> Section:
+    heads = [f"{p}, {n:,} requests, s" for p in ("p50", "p99") for n in (SHORT, LONG)]
+    table = Table(
+        "TTFT of a short run and of a long one",
+        [Column("policy and load", "label"), *map(Column, heads)],
+        [[name, *map(number, each)] for name, each in spans.items()],
+        ["Of the answered; plain percentiles. Past capacity, without a bound, they grow with the run."],
+    )
+    return Section("Percentiles depend on how long one measured", tables=[table])
+
+
+def _numbers(cells: Cells) -> Section:
+    heads = ["load", "completed, req/s", "attainment", "of the urgent", "of the rest", "refused"]
+    more = ["abandoned or timed out", "TTFT p99, s", "wasted tokens", "called overloaded"]
+    columns = [Column("policy", "label"), *map(Column, [*heads, *more])]
+    rows = [[name, f"{at:g}", *_row(row[at])] for name, row in cells.items() for at in (0.8, 1.2, PAST)]
+    return Section("Numbers", tables=[Table("At three loads", columns, rows)])
+
+
+def _row(cell: Cell) -> list[str]:
+    shares = [cell.attainment, cell.urgent_attainment, cell.rest_attainment, cell.rejection_rate]
+    overloaded = {True: "yes", False: "no", None: "cannot be told"}[cell.overloaded]
+    return [
+        number(cell.completed_rps), *map(_share, [*shares, cell.lost_share]), number(cell.ttft_p99_s),
+        _share(cell.wasted_share), overloaded,
+    ]  # fmt: skip
