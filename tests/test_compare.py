@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.compare import Comparison, Row, compare
-from loadgen.scenario import ScenarioError
-from loadgen.stats.summary import Finding, Goodput, SloResult, Summary, Verdict
+from loadgen.drive import Order, simulate
+from loadgen.scenario import ScenarioError, build
+from loadgen.stats import summarize
+from loadgen.stats.summary import Finding, Goodput, Interval, SloResult, Summary, Verdict
+from loadgen.workload import draw
 from tests.report.summaries import distribution, metrics, nothing, summary
 
 DIGEST = "5f" * 32
@@ -196,3 +202,101 @@ def test_each_side_says_how_its_slos_fared() -> None:
     ]  # fmt: skip
     c = compared(a=summary(slos=promised), b=summary())
     assert (c.variants["a"].slos, c.variants["b"].slos) == ("PASS 2, FAIL 1", "")
+
+
+# --- how sure ---------------------------------------------------------------------------------------
+
+
+def sure(low: float | None, value: float, high: float | None, **changes: Any) -> Summary:
+    """A run whose adjusted E2E p99, and plain mean of normalized latency, lie between these bounds."""
+    told = Interval(low=low, high=high, decided=low is not None or high is not None)
+    e2e = distribution(value / 4.5, intervals={"p99": told}, **changes)
+    normalized = distribution(value / 1.25, intervals={"mean": told}, **changes)
+    return summary(metrics=metrics(e2e_s=e2e, normalized_latency_s=normalized))
+
+
+def test_a_ratio_may_be_off_by_as_much_as_both_its_figures_together() -> None:
+    """Each known within a factor of two either way: the ratio within 2 to the root of 2."""
+    found = row(compared(a=sure(0.5, 1, 2), b=sure(1.5, 3, 6)), "e2e_p99_adjusted_s").intervals["b"]
+    assert found.low == pytest.approx(3 / 2 ** sqrt(2))
+    assert found.high == pytest.approx(3 * 2 ** sqrt(2))
+
+
+def test_only_what_the_other_may_do_matters_where_one_is_known_for_sure() -> None:
+    """A baseline of exactly 2: the bounds are those of the other, halved."""
+    found = row(compared(a=sure(2, 2, 2), b=sure(1, 3, 8)), "e2e_p99_adjusted_s").intervals["b"]
+    assert [found.low, found.high] == pytest.approx([0.5, 4])
+
+
+def test_a_figure_without_an_upper_bound_leaves_its_ratio_open_on_that_side() -> None:
+    """Above where it is divided, down to nothing where it divides; with both, it is not told."""
+    open_, known = sure(1, 2, None), sure(1, 1, 1)
+    above = row(compared(a=known, b=open_), "e2e_p99_adjusted_s").intervals["b"]
+    below = row(compared(a=open_, b=known), "e2e_p99_adjusted_s").intervals["b"]
+    assert (above.low, above.high) == (1, None)
+    assert (below.low, below.high) == (0, 1)
+    assert not row(compared(a=open_, b=open_), "e2e_p99_adjusted_s").intervals
+
+
+@pytest.mark.parametrize("undecided", [sure(None, 1, None), with_e2e(1.0)])
+def test_a_ratio_to_what_cannot_be_told_has_no_interval(undecided: Summary) -> None:
+    """Too few independent requests, or no interval in a summary of another version."""
+    assert not row(compared(a=undecided, b=sure(1, 2, 3)), "e2e_p99_adjusted_s").intervals
+
+
+def test_a_plain_figure_has_an_interval_only_where_all_offered_were_ok() -> None:
+    """Intervals are over all offered; of 1,000 ok among 1,010 they would be those of another figure."""
+    whole, some = sure(1, 2, 3), sure(1, 2, 3, offered=1010)
+    assert row(compared(a=whole, b=whole), "normalized_latency_mean_s").intervals
+    assert not row(compared(a=whole, b=some), "normalized_latency_mean_s").intervals
+    assert row(compared(a=whole, b=some), "e2e_p99_adjusted_s").intervals
+
+
+def test_who_cannot_be_told_from_the_next_has_not_won() -> None:
+    """30 % faster, and it may be chance; with tighter bounds it is not."""
+    loose = compared(a=sure(0.7, 1, 1.5), b=sure(0.5, 0.7, 1.0))
+    assert loose.winner is None
+    assert loose.reason == "a tie: b and a cannot be told apart in E2E p99 adjusted"
+    assert compared(a=sure(0.95, 1, 1.05), b=sure(0.65, 0.7, 0.75)).winner == "b"
+
+
+def test_the_winner_is_told_from_each_other_and_not_from_the_baseline_alone() -> None:
+    """Both are surely faster than the baseline, and neither surely than the other."""
+    c = compared(slow=sure(9, 10, 11), b=sure(0.8, 1, 1.3), c=sure(0.8, 1.1, 1.4))
+    assert c.winner is None
+    assert "b and c cannot" in c.reason
+
+
+def simulated(folder: Path, seed: int, step: str = "10ms") -> Summary:
+    """One plan on an engine whose steps take longer or shorter by chance: by another, with each seed."""
+    asked = build(
+        {
+            "name": "chance",
+            "engine": {
+                "max_sequences": 8,
+                "seed": seed,
+                "cost": {"kind": "fixed", "step": step},
+                "jitter": {"step": 0.3, "drift": 0.2},
+            },
+            "load": {
+                "arrivals": {"kind": "poisson", "rate": 8},
+                "num_requests": 600,
+                "prompt_tokens": 4,
+                "output_tokens": {"kind": "exponential", "mean": 40},
+            },
+        }
+    )
+    return summarize(simulate(Order(asked, draw(asked), folder, f"seed-{seed}")))
+
+
+def test_what_differs_by_chance_alone_is_within_the_interval(tmp_path: Path) -> None:
+    """Of all pairs of seven runs of one plan, at least 95 % hold 1; an engine slower by half does not."""
+    runs = [simulated(tmp_path / str(seed), seed) for seed in range(7)]
+    found = [
+        i for a, b in combinations(runs, 2) for r in compared(a=a, b=b).rows for i in r.intervals.values()
+    ]
+    held = [(i.low or 0) <= 1 and (i.high is None or i.high >= 1) for i in found]
+    assert len(held) >= 3 * 21
+    assert sum(held) >= 0.95 * len(held)
+    slower = compared(a=runs[0], b=simulated(tmp_path / "slower", 99, "15ms"))
+    assert row(slower, "itl_p50_s").intervals["b"].low > 1.2  # type: ignore[operator]
