@@ -16,7 +16,7 @@ from loadgen.charts.timeline import (
     bins,
     column,
     endings,
-    latency_axis,
+    latency,
     names,
     titled,
     window_rules,
@@ -94,7 +94,7 @@ def _pointed(ended: dict[str, str]) -> list[Any]:
         alt.Tooltip("due_s:Q", title="due, s"),
     ]
     looks = {
-        "x": alt.X("due_s:Q", title=f"due, {SECONDS}"),
+        "x": alt.X("due_s:Q", title=SECONDS),
         "color": colour("outcome", ended),
         "shape": alt.Shape("outcome:N", scale=shapes, title=None),
         "opacity": alt.condition("datum.measured", alt.value(0.75), alt.value(0.25)),
@@ -103,7 +103,7 @@ def _pointed(ended: dict[str, str]) -> list[Any]:
         alt.Chart(alt.NamedData("requests"))
         .mark_point(filled=True, size=16)
         .encode(
-            y=_ttft_scale(),
+            y=latency("y", "ttft_s", "TTFT"),
             tooltip=[*said, alt.Tooltip("ttft_s:Q", title="TTFT, s")],
             **looks,
         )
@@ -111,12 +111,6 @@ def _pointed(ended: dict[str, str]) -> list[Any]:
     )
     tokenless = alt.Chart(alt.NamedData("tokenless")).mark_point(filled=True, size=30)
     return [points, tokenless.encode(y=alt.value(0), tooltip=said, **looks)]
-
-
-def _ttft_scale() -> Any:
-    import altair as alt
-
-    return alt.Y("ttft_s:Q", axis=latency_axis("TTFT, log scale"), scale=alt.Scale(type="log", padding=8))
 
 
 def _layered(layers: list[Any]) -> Any:
@@ -202,11 +196,9 @@ def _dense() -> list[Any]:
         alt.Chart(alt.NamedData("ttft_cells"))
         .mark_rect(color=ink("ok"))
         .encode(
-            x=alt.X("from_s:Q", title=f"due, {SECONDS}"),
+            x=alt.X("from_s:Q", title=SECONDS),
             x2="to_s",
-            y=alt.Y(
-                "least_s:Q", axis=latency_axis("TTFT, log scale"), scale=alt.Scale(type="log", padding=8)
-            ),
+            y=latency("y", "least_s", "TTFT"),
             y2="most_s",
             opacity=weight,
             tooltip=[

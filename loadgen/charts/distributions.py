@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from loadgen.charts.picture import Columns, Picture, colour, plain
 from loadgen.charts.theme import ink, series
-from loadgen.charts.timeline import LEAST_S, column, latency_axis, titled, zoom
+from loadgen.charts.timeline import LEAST_S, column, latency, titled, zoom
 from loadgen.records import Floats, Records
 from loadgen.report.figures import INFINITE, clean, duration, percent
 from loadgen.report.tables import Column, Table
@@ -28,8 +28,8 @@ MOST_POINTS = 400
 TITLES = {
     "ttft_s": "TTFT",
     "e2e_s": "E2E",
-    "itl_s": "gap between tokens (ITL)",
-    "chunk_gap_s": "gap between events",
+    "itl_s": "ITL",
+    "chunk_gap_s": "chunk gap",
 }
 _INKS = {"ttft_s": "series0", "e2e_s": "series1", "itl_s": "series2", "chunk_gap_s": "series2"}
 _DASHES = {"ttft_s": [1, 0], "e2e_s": [7, 3], "itl_s": [2, 2], "chunk_gap_s": [2, 2]}
@@ -63,7 +63,7 @@ def latencies(run: Run, summary: Summary) -> Picture | None:
     by_title = {TITLES[name]: curve for name, curve in curves.items()}
     return Picture(
         name="latencies",
-        title=titled("Latency: the share of offered requests that had it within", run),
+        title=titled("Latency, cumulative", run),
         says=" ".join(_says(title, curve) for title, curve in by_title.items()),
         spec=plain(
             _chart("latencies", "metric", {TITLES[n]: _INKS[n] for n in curves}, [_DASHES[n] for n in curves])
@@ -90,7 +90,7 @@ def compared(metric: Metric, runs: Mapping[str, Run]) -> Picture | None:
     dashes = [[5, 3] if named[name].header.source == "virtual" else [1, 0] for name in curves]
     return Picture(
         name=f"compared-{metric.removesuffix('_s')}",
-        title=f"{what[0].upper()}{what[1:]}: the share of offered {_of(metric)} that had it within",
+        title=f"{what[0].upper()}{what[1:]}, cumulative",
         says=" ".join(_says(f"{what} of {name}", curve) for name, curve in curves.items()),
         spec=plain(_chart(f"compared_{metric}", "run", inks, dashes, what)),
         data={f"compared_{metric}": _columns("run", curves)},
@@ -237,12 +237,11 @@ def _chart(
     shares = alt.Y(
         "share:Q", title="share of offered", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])
     )
-    within = alt.X("within_s:Q", axis=latency_axis(f"{what}, log scale"), scale=alt.Scale(type="log"))
     lines = (
         alt.Chart(alt.NamedData(name))
         .mark_line(interpolate="step-after", strokeWidth=1.8)
         .encode(
-            x=within,
+            x=latency("x", "within_s", what),
             y=shares,
             color=colour(by, inks),
             strokeDash=alt.StrokeDash(f"{by}:N", scale=alt.Scale(domain=[*inks], range=dashes), title=None),
@@ -270,9 +269,9 @@ def _rules() -> list[Any]:
     )
     return [
         rules.mark_rule(color=ink("slo"), strokeDash=[4, 3]),
-        rules.mark_text(angle=270, align="left", dx=4, dy=-6, color=ink("slo"), fontSize=10).encode(
-            y=alt.value(alt.expr("height")), text="limit:N"
-        ),
+        rules.mark_text(
+            angle=270, align="left", baseline="bottom", dx=4, dy=-2, color=ink("slo"), fontSize=10
+        ).encode(y=alt.value(alt.expr("height")), text="limit:N"),
         rules.transform_filter("isValid(datum.share)")
         .mark_point(shape="diamond", filled=True, size=60, color=ink("slo"), opacity=1)
         .encode(y="share:Q"),
@@ -280,12 +279,10 @@ def _rules() -> list[Any]:
 
 
 def _says(title: str, curve: _Curve) -> str:
-    said = (
-        f"{title[0].upper()}{title[1:]}: half within {_late(curve.at(50))}, 99 % within {_late(curve.at(99))}"
-    )
+    within = [f"{p} % within {duration(at)}" for p in (50, 99) if (at := curve.at(p)) is not None]
     if missing := curve.offered - curve.n:
-        said += f"; {percent(missing / curve.offered, curve.offered)} never came"
-    return f"{said}."
+        within.append(f"{percent(missing / curve.offered, curve.offered)} never came")
+    return f"{title[0].upper()}{title[1:]}: {', '.join(within)}."
 
 
 def _late(value_s: float | None) -> str:

@@ -15,7 +15,7 @@ from loadgen.charts.timeline import (
     Bins,
     bins,
     column,
-    latency_axis,
+    latency,
     titled,
     window_rules,
     zoom,
@@ -156,14 +156,13 @@ def _chart(rules: list[Any]) -> Any:
 
     shade = colour("gap", _SERIES)
     dashes = alt.Scale(domain=[*_SERIES], range=[*_DASHES.values()])
-    length = alt.Y("gap_s:Q", axis=latency_axis("gap, log scale"), scale=alt.Scale(type="log"))
     said = [alt.Tooltip("gap_s:Q", title="gap, s"), alt.Tooltip("at_s:Q", title="at, s")]
     points = (
         alt.Chart(alt.NamedData("largest_gaps"))
         .mark_point(size=18, strokeWidth=1)
         .encode(
             x=alt.X("at_s:Q", title=SECONDS),
-            y=length,
+            y=latency("y", "gap_s", "gap"),
             color=shade,
             tooltip=[*said, alt.Tooltip("request:N")],
         )

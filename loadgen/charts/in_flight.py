@@ -17,10 +17,14 @@ from loadgen.report.tables import Column, Table
 from loadgen.run import Run
 
 MOST_POINTS = 600
-_PER_SPAN = 3  # the least, the most and the last of each span are kept
 _ROWS = 20
 
-CLIENT, RUNNING, WAITING = "in flight at the client", "running in the engine", "waiting in the engine"
+CLIENT, RUNNING, WAITING = "in flight", "running", "waiting"
+_WHERE = {
+    CLIENT: "in flight at the client",
+    RUNNING: "running in the engine",
+    WAITING: "waiting in the engine",
+}
 _SERIES = {CLIENT: "ink", RUNNING: "decode", WAITING: "rejected"}
 _DASHES = {CLIENT: [1, 0], RUNNING: [6, 3], WAITING: [2, 2]}
 
@@ -67,17 +71,14 @@ def _of_engine(trace: Sequence[Iteration]) -> dict[str, Steps]:
 
 
 def _thinned(steps: Steps) -> Steps:
-    """At most MOST_POINTS of them, peaks and lows among them."""
+    """At most MOST_POINTS: beyond, the most in each of so many spans, where it begins; and how it ends."""
     instants, counts = steps
     if len(counts) <= MOST_POINTS:
         return steps
-    edges = np.linspace(instants[0], instants[-1], MOST_POINTS // _PER_SPAN + 1)
-    starts = np.unique(np.searchsorted(instants, edges[:-1]))
-    span = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(counts))))
-    order = np.lexsort((counts, span))  # of each span the least first, the most last
-    ends = np.append(starts[1:], len(counts)) - 1
-    kept = np.unique(np.concatenate([order[starts], order[ends], ends]))
-    return instants[kept], counts[kept]
+    edges = np.linspace(instants[0], instants[-1], MOST_POINTS)[:-1]
+    starts = np.unique(np.searchsorted(instants, edges))
+    most = np.maximum.reduceat(counts, starts)
+    return np.append(instants[starts], instants[-1]), np.append(most, counts[-1])
 
 
 def _columns(counted: dict[str, Steps]) -> Columns:
@@ -117,7 +118,8 @@ def _says(counted: dict[str, Steps]) -> str:
     for name, (instants, counts) in counted.items():
         place = int(counts.argmax())
         most = int(counts[place])
-        said.append(f"{most:,} {name} (at {number(float(instants[place]))} s)" if most else f"none {name}")
+        when = f" (at {number(float(instants[place]))} s)" if most else ""
+        said.append(f"{most:,} {_WHERE[name]}{when}")
     return f"At most {', '.join(said)}."
 
 
@@ -128,7 +130,7 @@ def _table(counted: dict[str, Steps], r: Records) -> Table:
     for steps in counted.values():
         for row, most in zip(rows, _most(steps, ends), strict=True):
             row.append(f"{most:,}")
-    notes = ["The most at once in each span."]
+    notes = [f"The most at once in each span: {', '.join(_WHERE[name] for name in counted)}."]
     return Table("Requests in flight", [Column("seconds", "label"), *map(Column, counted)], rows, notes)
 
 

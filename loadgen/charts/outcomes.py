@@ -44,7 +44,7 @@ def over_time(run: Run) -> Picture | None:
     rules, window = window_rules(run)
     return Picture(
         name="outcomes-over-time",
-        title=titled("What became of the requests, by when they were due", run),
+        title=titled("How requests ended", run),
         says=_says(counts, completed, time),
         spec=plain(_chart(counts, rules)),
         data={"outcomes": _bars(counts, time), "completed": _steps(completed, time)} | window,
@@ -91,7 +91,7 @@ def _chart(counts: Counts, rules: list[Any]) -> Any:
         alt.Chart(alt.NamedData("outcomes"))
         .mark_bar(stroke=ink("paper"), strokeWidth=0.5, binSpacing=0)
         .encode(
-            x=alt.X("from_s:Q", title=SECONDS),
+            x=alt.X("from_s:Q", bin="binned", title=SECONDS),
             x2="to_s",
             y=rate,
             color=shade,

@@ -85,7 +85,13 @@ CONFIG: dict[str, Any] = {
         "labelFontSize": 11,
         "titleFontSize": 11,
     },
-    "legend": {"labelColor": ink("ink"), "titleColor": ink("faint"), "orient": "top", "labelFontSize": 11},
+    "legend": {
+        "labelColor": ink("ink"),
+        "titleColor": ink("faint"),
+        "orient": "top",
+        "labelFontSize": 11,
+        "columns": {"expr": "max(2, floor(width / 90))"},  # as many as a narrow picture has room for
+    },
     "header": {"labelColor": ink("ink"), "titleColor": ink("faint")},
     "title": {"color": ink("ink"), "subtitleColor": ink("faint"), "anchor": "start", "fontSize": 13},
     "text": {"color": ink("ink")},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,13 +93,18 @@ def zoom(**options: Any) -> Any:
     return alt.selection_interval(bind="scales", name="zoom", zoom="wheel![event.ctrlKey]", **options)
 
 
-def latency_axis(title: str, **options: Any) -> Any:
-    """Of a log scale of seconds: each label has its unit."""
+def latency(scale: Literal["x", "y"], field: str, title: str) -> Any:
+    """A log scale of seconds. Each label has its unit; over decades only 1, 2 and 5 have one."""
     import altair as alt
 
     shown = "format(datum.value < 1 ? datum.value * 1000 : datum.value, '~g')"
     unit = "(datum.value < 1 ? ' ms' : ' s')"
-    return alt.Axis(title=title, labelExpr=f"{shown} + {unit}", tickCount=8, **options)
+    is_wide = f"domain('{scale}')[1] > 12 * domain('{scale}')[0]"
+    is_between = "test(regexp('^[346789][.]0+e'), format(datum.value, '.6e'))"
+    axis = alt.Axis(labelExpr=f"{is_wide} && {is_between} ? '' : {shown} + {unit}")
+    channel = alt.X if scale == "x" else alt.Y
+    spread = alt.Scale(type="log", nice=False, padding=6)
+    return channel(f"{field}:Q", title=f"{title}, log scale", axis=axis, scale=spread)
 
 
 def window_rules(run: Run) -> tuple[list[Any], dict[str, Columns]]:

@@ -16,8 +16,8 @@ from loadgen.run import Run
 from loadgen.stats.metrics import span_s
 
 _ROW_HEIGHT = 7
-_SERIES = {"not sent yet": "waste", "waiting for a token": "wait", "streaming": "decode"}
-_SHAPES = ["circle", "square", "cross", "triangle-up"]  # in the order of SERIES
+_DOING = {"sending": "waste", "waiting": "wait", "streaming": "decode"}
+_SHAPES = {"ok": "circle", "rejected": "square", "failed": "cross", "aborted": "triangle-up"}
 _TABLED = 40
 
 
@@ -31,21 +31,22 @@ def waterfall(run: Run, rows: int = 60) -> Picture | None:
     middle = int(np.nanargmax(ttft_s)) if not np.isnan(ttft_s).all() else 0
     first = max(0, min(middle - rows // 2, len(r) - rows))
     some = r.at(order[first : first + rows])
+    series = _series(some)
     return Picture(
         name="waterfall",
-        title=titled("One request a row: waiting and streaming", run),
+        title=titled("Requests one by one", run),
         says=_says(some, len(r)),
-        spec=plain(_chart(some)),
+        spec=plain(_chart(series)),
         data={"waterfall": _bars(some), "waterfall_ends": _ends(some)},
         table=_table(some),
-        by="doing",
-        series=_SERIES,
+        by="what",
+        series=series,
         height=max(60, _ROW_HEIGHT * len(some)),
     )
 
 
 def _turns(r: Records) -> Floats:
-    """Of each row four instants, between which it did what _SERIES names, in order."""
+    """Of each row four instants, between which it did what _DOING names, in order."""
     ended_s = np.where(np.isnan(r.ended_s), np.fmax(r.last_token_s, r.due_s), r.ended_s)
     sent_s = np.where(np.isnan(r.sent_s), ended_s, r.sent_s)
     first_s = np.where(np.isnan(r.first_token_s), ended_s, r.first_token_s)
@@ -61,7 +62,7 @@ def _bars(r: Records) -> Columns:
         "row": row.tolist(),
         "from_s": column(turns[doing, row]),
         "to_s": column(turns[doing + 1, row]),
-        "doing": names(doing, [*_SERIES]),
+        "what": names(doing, [*_DOING]),
         **_told(r, row),
     }
 
@@ -71,7 +72,7 @@ def _ends(r: Records) -> Columns:
     return {
         "row": rows.tolist(),
         "at_s": column(np.fmax(_turns(r)[-1], r.ended_s)),
-        "ending": names(endings(r), [*SERIES]),
+        "what": names(endings(r), [*SERIES]),
         **_told(r, rows),
     }
 
@@ -88,7 +89,13 @@ def _told(r: Records, rows: NDArray[np.intp]) -> dict[str, Any]:
     }
 
 
-def _chart(some: Records) -> Any:
+def _series(some: Records) -> dict[str, str]:
+    """What a request did, and how those that are there ended."""
+    seen = np.unique(endings(some)).tolist()
+    return _DOING | {name: ink for place, (name, ink) in enumerate(SERIES.items()) if place in seen}
+
+
+def _chart(series: dict[str, str]) -> Any:
     import altair as alt
 
     said = [
@@ -107,26 +114,24 @@ def _chart(some: Records) -> Any:
             x=alt.X("from_s:Q", title=SECONDS, scale=alt.Scale(zero=False)),
             x2="to_s",
             y=line,
-            color=colour("doing", _SERIES),
-            tooltip=[alt.Tooltip("doing:N"), alt.Tooltip("to_s:Q", title="until, s"), *said],
+            color=colour("what", series),
+            tooltip=[alt.Tooltip("what:N"), alt.Tooltip("to_s:Q", title="until, s"), *said],
         )
         .add_params(zoom(encodings=["x"]))
     )
-    seen = np.unique(endings(some)).tolist()
-    ended = {name: shade for place, (name, shade) in enumerate(SERIES.items()) if place in seen}
-    shapes = alt.Scale(domain=[*ended], range=[_SHAPES[place] for place in seen])
+    shapes = alt.Scale(domain=[*series], range=[_SHAPES.get(name, "square") for name in series])
     ends = (
         alt.Chart(alt.NamedData("waterfall_ends"))
         .mark_point(filled=True, size=22, opacity=1)
         .encode(
             x="at_s:Q",
             y=line,
-            color=colour("ending", ended, "ended"),
-            shape=alt.Shape("ending:N", scale=shapes, title="ended"),
+            color=colour("what", series),
+            shape=alt.Shape("what:N", scale=shapes, title=None),
             tooltip=said,
         )
     )
-    return alt.layer(bars, ends).resolve_scale(color="independent")
+    return alt.layer(bars, ends)
 
 
 def _says(some: Records, n: int) -> str:
@@ -148,7 +153,7 @@ def _table(some: Records) -> Table:
         waited = [duration(float(turns[k + 1, row] - turns[k, row])) for k in range(3)]
         tokens = number(told["tokens"][row])
         rows.append([told["request"][row], number(told["due_s"][row]), *waited, tokens, told["outcome"][row]])
-    heads = ["due, s", *_SERIES, "tokens"]
+    heads = ["due, s", *_DOING, "tokens"]
     notes = [f"The first {len(r)} of {len(some)} rows."] if len(r) < len(some) else []
     columns = [Column("request", "label"), *map(Column, heads), Column("outcome", "label")]
     return Table("Requests one by one", columns, rows, notes)
