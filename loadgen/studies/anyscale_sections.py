@@ -1,0 +1,272 @@
+"""Tables and pictures of the study anyscale-2023."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import mean
+
+from loadgen.charts.picture import Columns, Picture
+from loadgen.report.figures import number
+from loadgen.report.tables import Column, Table
+from loadgen.studies.anyscale import CAPS, SYSTEMS, WIDEST
+from loadgen.studies.anyscale_figures import (
+    BLOG,
+    LATENCY_SEEDS,
+    QPS,
+    SWEEP_QPS,
+    SWEEP_SEEDS,
+    Figures,
+    policy_ratio,
+    saturation_qps,
+)
+from loadgen.studies.drawings import Axis, Words, bars, ladder, lines
+from loadgen.studies.prose import paragraphs, sentence
+from loadgen.studies.study import Section
+
+PUBLISHED_TOKENS_PER_S = 81.0  # of HF at the widest cap
+PUBLISHED_RATIOS = {"FasterTransformer": 4.0, "TGI, Ray": 8.0, "vLLM": 23.0}
+PUBLISHED_SATURATION = (8.0, 1900.0)  # "around" QPS 8, "near" 1900 tokens/s
+TOKENS_PER_S = "prompt and output tokens/s"
+
+_ByCap = Mapping[str, Mapping[int, Mapping[str, float]]]
+
+
+def sections(made: Figures) -> list[Section]:
+    parts = (_policy, _benchmarked, _rungs, _sensitivity, _latency, _saturation)
+    return [part(made) for part in parts]
+
+
+# --- throughput by cap --------------------------------------------------------------------------------------
+
+POLICY = """
+Equal kernels for all, 5 ms of overhead a step, nobody padded further than its batch. Static: batches of 16,
+12, 8 and 4, padded to their own longest. Exact reservation: prompts interrupt decodes (ratio 1.2, 7 steps),
+KV for prompt and answer is reserved. Paged: prompts whole beside the decodes. Chunk 512: decodes first, 512
+tokens a step.
+
+The static batch is a handicap too: it is what the worst case leaves room for. By batch, tokens/s at cap 1536:
+"""
+
+
+def _policy(made: Figures) -> Section:
+    table = _by_cap("What the policy alone gives", made["policy"])
+    low, high = (policy_ratio(made, "paged", cap) for cap in (CAPS[0], WIDEST))
+    batches = ", ".join(f"{number(each)} with {batch}" for batch, each in made["static_batches"].items())
+    throughput = Words(
+        "policy-throughput",
+        "Throughput by policy alone (SIMULATED)",
+        sentence(f"""Equal kernels. The wider answers spread, the more a static batch loses: paged memory has
+            {low:.1f} times its throughput at cap 32 and {high:.1f} times at cap 1536."""),
+        table,
+    )
+    ratio = Words(
+        "policy-ratio",
+        "Throughput over static, policy alone (SIMULATED)",
+        f"Equal kernels. Paged over static grows from {low:.1f}x at cap 32 to {high:.1f}x at cap 1536.",
+        table,
+    )
+    pictures = [_bars(throughput, made["policy"]), _ratios(ratio, made["policy"])]
+    return Section("What the policy alone gives", paragraphs(f"{POLICY} {batches}."), [table], pictures)
+
+
+def _benchmarked(made: Figures) -> Section:
+    systems = made["benchmarked"]
+    table = _by_cap("As it was benchmarked", systems)
+    hf, vllm = (systems[name][WIDEST] for name in ("HF", "vLLM"))
+    ratio = vllm["tokens_per_s"] / hf["tokens_per_s"]
+    throughput = Words(
+        "benchmarked-throughput",
+        "Throughput as benchmarked, handicaps and all (SIMULATED)",
+        sentence(f"""At cap 1536 vLLM has {ratio:.1f} times the throughput of HF, whose overhead was fitted.
+            Diamonds: the published 81 tokens/s, and 4, 8 and 23 times as many."""),
+        table,
+    )
+    over = Words(
+        "benchmarked-ratio",
+        "Throughput over HF, as benchmarked (SIMULATED)",
+        sentence(f"""HF pads to the longest of the whole run: vLLM over HF reaches {ratio:.1f}x. Diamonds: the
+            published 4x, 8x and 23x."""),
+        table,
+    )
+    says = f"""
+        The same workload, each system with its handicaps; x: how often the tokens/s of HF.
+
+        Output tokens alone at cap 1536: HF {number(hf["output_tokens_per_s"])}/s, vLLM
+        {number(vllm["output_tokens_per_s"])}/s. Ratios are the same in either, since all have the same work."""
+    pictures = [
+        _bars(throughput, systems, _published_tokens_per_s()),
+        _ratios(over, systems, _published_ratios()),
+    ]
+    return Section("As it was benchmarked", paragraphs(says), [table], pictures)
+
+
+def _published_tokens_per_s() -> Columns:
+    ratios = {"HF": 1.0} | PUBLISHED_RATIOS
+    tokens_per_s = [PUBLISHED_TOKENS_PER_S * each for each in ratios.values()]
+    return {"cap": [str(WIDEST)] * len(ratios), "tokens_per_s": tokens_per_s, "name": [*ratios]}
+
+
+def _published_ratios() -> Columns:
+    caps = [WIDEST] * len(PUBLISHED_RATIOS)
+    return {"cap": caps, "ratio": [*PUBLISHED_RATIOS.values()], "name": [*PUBLISHED_RATIOS]}
+
+
+def _by_cap(title: str, systems: _ByCap) -> Table:
+    base, *others = systems
+    columns = [
+        Column("cap"),
+        *(Column(f"{name}, tokens/s") for name in systems),
+        *(Column(f"{name}, x") for name in others),
+        *(Column(f"{name}, output tokens/s", drop=1) for name in systems),
+    ]
+
+    def row(cap: int) -> Iterable[str]:
+        whole = {name: of[cap]["tokens_per_s"] for name, of in systems.items()}
+        yield str(cap)
+        yield from map(number, whole.values())
+        yield from (f"{whole[name] / whole[base]:.2f}" for name in others)
+        yield from (number(of[cap]["output_tokens_per_s"]) for of in systems.values())
+
+    note = f"tokens/s: prompts and outputs; x: how often those of {base}."
+    return Table(title, columns, [[*row(cap)] for cap in CAPS], [note])
+
+
+def _bars(words: Words, systems: _ByCap, published: Columns | None = None) -> Picture:
+    cells = [(str(cap), name, of[cap]["tokens_per_s"]) for name, of in systems.items() for cap in CAPS]
+    y = Axis("tokens_per_s", TOKENS_PER_S, 10)
+    rows = _columns(("cap", "name", "tokens_per_s"), cells)
+    return bars(words, ("cap", "most output tokens (cap)"), y, "name", rows, published)
+
+
+def _ratios(words: Words, systems: _ByCap, published: Columns | None = None) -> Picture:
+    base = systems[next(iter(systems))]
+    cells = [
+        (cap, name, of[cap]["tokens_per_s"] / base[cap]["tokens_per_s"])
+        for name, of in systems.items()
+        for cap in CAPS
+    ]
+    x = Axis("cap", "most output tokens (cap)", 25, CAPS)
+    y = Axis("ratio", "times as many tokens/s", 0.8, (1, 2, 4, 8, 16, 24))
+    return lines(words, x, y, "name", _columns(("cap", "name", "ratio"), cells), published)
+
+
+def _columns(names: Sequence[str], cells: Sequence[Sequence[float | str]]) -> Columns:
+    return dict(zip(names, zip(*cells, strict=True), strict=True))
+
+
+# --- at the widest cap --------------------------------------------------------------------------------------
+
+
+def _rungs(made: Figures) -> Section:
+    names, values = [*made["ladder"]], [*made["ladder"].values()]
+    factors = [1.0, *(after / before for before, after in pairwise(values))]
+    table = Table(
+        "From HF to vLLM, one change a rung",
+        [Column("rung", "words"), Column("tokens/s"), Column("x the rung before"), Column("x HF")],
+        [
+            [name, number(value), f"{factor:.2f}", f"{value / values[0]:.1f}"]
+            for name, value, factor in zip(names, values, factors, strict=True)
+        ],
+        [f"Cap {WIDEST}. The factors multiply to the whole; another order would share it out otherwise."],
+    )
+    says = f"""Padding to the batch, not to the run, is worth {factors[1]:.1f}x; joining and leaving at every
+        step {factors[4]:.1f}x; paged memory {factors[5]:.1f}x. vLLM's own sleep and token quota take
+        {1 - factors[6]:.0%}."""
+    words = Words("ladder", "From HF to vLLM, one change a rung (SIMULATED)", sentence(says), table)
+    rows = {"rung": names, "tokens_per_s": values}
+    picture = ladder(words, Axis("tokens_per_s", TOKENS_PER_S, 10), "rung", rows)
+    return Section("What is in the 23x", [], [table], [picture])
+
+
+def _sensitivity(made: Figures) -> Section:
+    def row(assumed: str, tokens_per_s: Mapping[str, float]) -> list[str]:
+        ratios = [tokens_per_s[name] / tokens_per_s["HF"] for name in PUBLISHED_RATIOS]
+        return [assumed, *map(number, tokens_per_s.values()), *(f"{each:.1f}" for each in ratios)]
+
+    table = Table(
+        f"Cap {WIDEST}, by what is assumed",
+        [
+            Column("assumed", "words"),
+            *(Column(f"{name}, tokens/s") for name in SYSTEMS),
+            *(Column(f"{name}, x") for name in PUBLISHED_RATIOS),
+        ],
+        [
+            *(row(f"overheads and sleep x {times:g}", each) for times, each in made["overheads"].items()),
+            *(row(f"shares reached {shares}", each) for shares, each in made["efficiencies"].items()),
+            ["published", "81", "–", "–", "near 1,900", "4", "8", "23"],
+        ],
+        ["shares reached: of bandwidth and arithmetic; 0.75 and 0.7 everywhere else."],
+    )
+    return Section("How much hangs on what was assumed", [], [table])
+
+
+# --- requests in time ---------------------------------------------------------------------------------------
+
+LATENCY = """
+The published text says that vLLM's latency barely moves from QPS 1 to 4. No published median could be read.
+Latency is from when a request was due to the end of its answer.
+"""
+
+
+def _latency(made: Figures) -> Section:
+    table = _latency_table(made)
+    cells = [
+        (f"QPS {qps}", _served(name), mean(made["p50_s"][BLOG][name][qps])) for qps in QPS for name in SYSTEMS
+    ]
+    vllm, tgi = ([mean(made["p50_s"][BLOG][name][qps]) for qps in QPS] for name in ("vLLM", "TGI, Ray"))
+    says = f"""From QPS 1 to QPS 4 vLLM goes from {vllm[0]:.1f} to {vllm[1]:.1f} s, TGI and Ray from
+        {tgi[0]:.1f} to {tgi[1]:.1f} s. The static servers are past what they bear at both rates."""
+    words = Words("latency", "Median latency of 100 requests (SIMULATED)", sentence(says), table)
+    rows = _columns(("qps", "name", "p50_s"), cells)
+    picture = bars(words, ("qps", "offered rate"), Axis("p50_s", "median latency, s", 1), "name", rows)
+    return Section("Latency at QPS 1 and 4", paragraphs(LATENCY), [table], [picture])
+
+
+def _latency_table(made: Figures) -> Table:
+    heads = [head for qps in QPS for head in (f"QPS {qps}", f"of the seeds, QPS {qps}")]
+    rows = [
+        [law, _served(name), *(cell for qps in QPS for cell in _spread(of_qps[qps]))]
+        for law, systems in made["p50_s"].items()
+        for name, of_qps in systems.items()
+    ]
+    return Table(
+        "Median latency of 100 requests, s",
+        [Column("prompts", "words"), Column("system", "label"), *map(Column, heads)],
+        rows,
+        [f"The mean of {len(LATENCY_SEEDS)} seeds, and the lowest and highest of them. Cap {WIDEST}."],
+    )
+
+
+def _served(name: str) -> str:
+    return "static, HF kernels" if name == "HF" else name
+
+
+def _spread(seconds: Sequence[float]) -> list[str]:
+    return [number(mean(seconds)), f"{number(min(seconds))} to {number(max(seconds))}"]
+
+
+def _saturation(made: Figures) -> Section:
+    swept: Mapping[str, Mapping[int, float]] = made["sweep"]
+    table = Table(
+        "Throughput by offered rate, tokens/s",
+        [Column("QPS"), *(Column(_served(name)) for name in swept)],
+        [[str(qps), *(number(of_qps[qps]) for of_qps in swept.values())] for qps in SWEEP_QPS],
+        [f"1,000 requests, prompts of 1 to 512, cap {WIDEST}; the mean of {len(SWEEP_SEEDS)} seeds."],
+    )
+    says = f"""vLLM bears {number(max(swept["vLLM"].values()))} tokens/s, within 3 % of it from QPS
+        {saturation_qps(swept["vLLM"])} on. Diamond: published, near 1900 around QPS 8."""
+    words = Words(
+        "saturation", "Where throughput stops to grow with the load (SIMULATED)", sentence(says), table
+    )
+    cells = [(qps, _served(name), of_qps[qps]) for name, of_qps in swept.items() for qps in SWEEP_QPS]
+    qps, tokens_per_s = PUBLISHED_SATURATION
+    picture = lines(
+        words,
+        Axis("qps", "offered rate, requests/s"),
+        Axis("tokens_per_s", TOKENS_PER_S),
+        "name",
+        _columns(("qps", "name", "tokens_per_s"), cells),
+        {"qps": [qps], "name": ["vLLM"], "tokens_per_s": [tokens_per_s]},
+    )
+    return Section("Saturation", [], [table], [picture])
