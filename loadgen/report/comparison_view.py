@@ -80,7 +80,7 @@ def _figure_row(row: Row, baseline: str, others: list[str], *, is_sure: bool) ->
     cells = [f"{row.label} {ARROWS[row.better]}", unit, cell(baseline)]
     for name in others:
         ratio = row.ratios[name]
-        cells += [cell(name), UNDEFINED if ratio is None else _times(ratio)]
+        cells += [cell(name), UNDEFINED if ratio is None else times(ratio)]
         cells += [interval(row.intervals.get(name))] if is_sure else []
     return cells
 
@@ -90,12 +90,12 @@ def interval(found: Interval | None) -> str:
     if found is None:
         return ""
     low, high = (
-        UNDEFINED if bound is None else _times(bound).rstrip("x") for bound in (found.low, found.high)
+        UNDEFINED if bound is None else times(bound).rstrip("x") for bound in (found.low, found.high)
     )
     return f"[{low}, {high}]" if found.high is not None else f"[{low}, {INFINITE})"
 
 
-def _times(ratio: float) -> str:
+def times(ratio: float) -> str:
     return f"{number(ratio, 3)}x" if ratio >= 0.01 or ratio == 0 else f"{ratio:.1g}x"
 
 
@@ -113,7 +113,7 @@ def verdict(c: Comparison) -> tuple[str, str]:
     row = next(row for row in c.rows if row.key == c.decided_by)
     ratio = row.ratios[c.winner]
     times = (
-        f", {_times(ratio).rstrip('x')} times that of {c.baseline}"
+        f", {times(ratio).rstrip('x')} times that of {c.baseline}"
         if ratio is not None and c.winner != c.baseline
         else ""
     )
