@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loadgen.stats.bins import bins
 from loadgen.stats.counted import Counted
 from loadgen.stats.summary import Distribution
 
@@ -63,4 +64,5 @@ def of_ordered(ordered: Ordered, offered: int, scale: float = 1.0) -> Distributi
         max=scaled(values[-1] if n else None),
         quantiles={f"p{p:g}": scaled(plain(ordered, p)) for p in QUANTILES},
         adjusted={f"p{p:g}": scaled(adjusted(ordered, offered, p)) for p in QUANTILES},
+        bins=bins(values, scale, ordered.within if isinstance(ordered, Counted) else None),
     )
