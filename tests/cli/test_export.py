@@ -1,0 +1,125 @@
+"""`loadgen export` as a command: where it writes to, and how it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from loadgen.cli.app import app
+from loadgen.export.formats import FORMATS, OWN
+from loadgen.scenario import ScenarioError
+from tests.end_to_end.process import loadgen
+from tests.export.folders import kept
+from tests.records import failed, ok
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return kept(tmp_path / "run", [ok(0), failed(1, 1.0)], source="virtual")
+
+
+def exported(run: Path, *words: str | Path) -> Any:
+    return CliRunner().invoke(app, ["export", str(run), *map(str, words)])
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "said"),
+    [
+        ("a.csv", b"run_id,source,", "2 requests"),
+        ("a.jsonl", b'{"run_id":"run-1",', "2 requests"),
+        ("a.parquet", b"PAR1", "2 requests"),
+        ("a.trace.json", b'{"displayTimeUnit":"ms",', "2 requests"),
+        ("a.om", b"# HELP loadgen_run_info ", "the summary"),
+        ("a.prom", b"# HELP loadgen_run_info ", "the summary"),
+        ("a.txt", b"# HELP loadgen_run_info ", "the summary"),
+    ],
+)
+def test_the_ending_says_which_format(run: Path, tmp_path: Path, name: str, begin: bytes, said: str) -> None:
+    """Written over what was there, with one remark on stderr."""
+    path = tmp_path / name
+    path.write_text("old")
+    done = exported(run, path)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"{path}: {said}\n")
+    assert path.read_bytes().startswith(begin)
+    assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".half")] == []
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_dash_is_stdout_and_holds_nothing_else(run: Path, tmp_path: Path, name: str) -> None:
+    """The same bytes as in a file."""
+    assert exported(run, tmp_path / "file", "--format", name).exit_code == 0
+    done = exported(run, "-", "--format", name)
+    if name == "parquet":
+        assert pq.read_table(io.BytesIO(done.stdout_bytes)).num_rows == 2
+    else:
+        assert done.stdout_bytes == (tmp_path / "file").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["a.xlsx"],
+            "a.xlsx: its ending names no format: choose one of .csv, .parquet, .jsonl, .json, .om, ",
+        ),
+        (["-"], "- has no ending: say --format, one of csv, parquet, jsonl, perfetto, openmetrics"),
+        (["a.csv", "--format", "excel"], "--format excel is unknown; there are csv, parquet, "),
+        (["nowhere/a.csv"], "nowhere/a.csv: cannot be written: No such file or directory"),
+        (["."], ".: its ending names no format"),
+        ([".", "--format", "csv"], ". is no file to be written; for stdout say - and --format"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    run: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    """And what to do about it; a user's mistake."""
+    monkeypatch.chdir(run.parent)
+    done = exported(run, *words)
+    assert isinstance(done.exception, ScenarioError)
+    assert str(done.exception).startswith(said)
+    assert "\n" not in str(done.exception)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_runs_own_files_are_not_written_over(run: Path, name: str) -> None:
+    """By any other name of the same folder either; an export may lie beside them."""
+    before = (run / "records.jsonl").read_bytes()
+    done = exported(run, run / ".." / run.name / name)
+    assert "belongs to the run itself" in str(done.exception)
+    assert (run / "records.jsonl").read_bytes() == before
+    assert exported(run, run / "requests.jsonl").exit_code == 0
+
+
+def test_a_run_that_cannot_be_read_leaves_what_was_there(run: Path, tmp_path: Path) -> None:
+    """Whole or not at all: a broken line is found before the old file is replaced."""
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+    with (run / "records.jsonl").open("a") as file:
+        file.write("{}\n")
+    done = exported(run, path)
+    assert "records.jsonl:3: " in str(done.exception)
+    assert path.read_text() == "old"
+    assert {p.name for p in tmp_path.iterdir()} == {"run", "a.csv"}
+
+
+def test_the_shell_sees_2_for_a_mistake_and_0_for_an_export(run: Path, tmp_path: Path) -> None:
+    """Through the real process, warnings being errors; into a pipe, too."""
+    wrong = loadgen("export", run, "a.xlsx", cwd=tmp_path)
+    assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1)
+    piped = loadgen("export", run, "-", "--format", "perfetto", cwd=tmp_path)
+    assert (piped.code, piped.err) == (0, "")
+    assert len(json.loads(piped.out)["traceEvents"]) > 2
+
+
+def test_a_pipe_is_not_replaced_by_a_file(run: Path, tmp_path: Path) -> None:
+    """What is no plain file is refused, not renamed over."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "is no file to be written" in str(exported(run, tmp_path / "pipe.csv").exception)
+    assert (tmp_path / "pipe.csv").is_fifo()
