@@ -49,7 +49,7 @@ def ttft(run: Run) -> Picture | None:
     seen = np.bincount(endings(r), minlength=len(SERIES))
     ended = {name: shade for (name, shade), n in zip(SERIES.items(), seen, strict=True) if n}
     data = _density(r, ttft_s) if is_dense else _points(r, ttft_s)
-    chart = _dense() if is_dense else _pointed(ended)
+    chart = _dense(data["ttft_cells"]) if is_dense else _pointed(ended, data["requests"])
     return Picture(
         name="ttft-by-due",
         title=titled("TTFT by when the request was due", run),
@@ -84,7 +84,7 @@ def _of_rows(r: Records, rows: Mask) -> dict[str, Sequence[float | str | None]]:
     }
 
 
-def _pointed(ended: dict[str, str]) -> list[Any]:
+def _pointed(ended: dict[str, str], points: Columns) -> list[Any]:
     import altair as alt
 
     shapes = alt.Scale(domain=[*ended], range=[_SHAPES[name] for name in ended])
@@ -103,7 +103,7 @@ def _pointed(ended: dict[str, str]) -> list[Any]:
         alt.Chart(alt.NamedData("requests"))
         .mark_point(filled=True, size=16)
         .encode(
-            y=latency("y", "ttft_s", "TTFT"),
+            y=latency("y", "ttft_s", "TTFT", [points]),
             tooltip=[*said, alt.Tooltip("ttft_s:Q", title="TTFT, s")],
             **looks,
         )
@@ -186,19 +186,19 @@ def _quantiles(r: Records, ttft_s: Floats, most: int) -> Floats:
     return np.array(found, np.float64)
 
 
-def _dense() -> list[Any]:
+def _dense(cells: Columns) -> list[Any]:
     import altair as alt
 
     span = [alt.Tooltip("from_s:Q", title="due from, s"), alt.Tooltip("to_s:Q", title="to, s")]
     count = alt.Tooltip("requests:Q", format=",")
     weight = alt.Opacity("weight:Q", scale=None)
-    cells = (
+    density = (
         alt.Chart(alt.NamedData("ttft_cells"))
         .mark_rect(color=ink("ok"))
         .encode(
             x=alt.X("from_s:Q", title=SECONDS),
             x2="to_s",
-            y=latency("y", "least_s", "TTFT"),
+            y=latency("y", "least_s", "TTFT", [cells]),
             y2="most_s",
             opacity=weight,
             tooltip=[
@@ -233,7 +233,7 @@ def _dense() -> list[Any]:
             ],
         )
     )
-    return [cells, tokenless, lines]
+    return [density, tokenless, lines]
 
 
 # --- words and table ----------------------------------------------------------------------------------------
@@ -245,10 +245,8 @@ def _says(r: Records, ttft_s: Floats) -> str:
     if not came.any():
         return f"No first token came for any of {len(r):,} requests: each is marked on the upper edge."
     slowest = int(np.nanargmax(ttft_s))
-    said = (
-        f"TTFT went from {duration(float(np.nanmin(ttft_s)))} to {duration(float(ttft_s[slowest]))}; "
-        f"the slowest was due at {number(float(r.due_s[slowest]))} s."
-    )
+    least, most = duration(float(np.nanmin(ttft_s))), duration(float(ttft_s[slowest]))
+    said = f"TTFT went from {least} to {most}; the slowest was due at {number(float(r.due_s[slowest]))} s."
     if without:
         said += f" {without:,} of {len(r):,} requests had no first token: they are marked on the upper edge."
     return said

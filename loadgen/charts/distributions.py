@@ -20,6 +20,7 @@ from loadgen.slo import AllWithin, Limits, Within, parse
 from loadgen.stats.metrics import gap_columns, owed_gaps, per_request
 from loadgen.stats.quantiles import rank
 from loadgen.stats.summary import Summary
+from loadgen.units import show_duration
 
 Counts = NDArray[np.int64]
 Metric = Literal["ttft_s", "e2e_s", "gaps"]
@@ -61,20 +62,17 @@ def latencies(run: Run, summary: Summary) -> Picture | None:
     if not curves:
         return None
     by_title = {TITLES[name]: curve for name, curve in curves.items()}
+    inks = {TITLES[name]: _INKS[name] for name in curves}
+    data = {"latencies": _columns("metric", by_title), "limits": _limits(summary, [*curves])}
     return Picture(
         name="latencies",
         title=titled("Latency, cumulative", run),
         says=" ".join(_says(title, curve) for title, curve in by_title.items()),
-        spec=plain(
-            _chart("latencies", "metric", {TITLES[n]: _INKS[n] for n in curves}, [_DASHES[n] for n in curves])
-        ),
-        data={
-            "latencies": _columns("metric", by_title),
-            "limits": _limits(summary, [*curves]),
-        },
+        spec=plain(_chart(data, "metric", inks, [_DASHES[name] for name in curves])),
+        data=data,
         table=_table("Latency over offered requests", by_title),
         by="metric",
-        series={TITLES[name]: _INKS[name] for name in curves},
+        series=inks,
     )
 
 
@@ -87,13 +85,14 @@ def compared(metric: Metric, runs: Mapping[str, Run]) -> Picture | None:
         return None
     inks = {name: series(place) for place, name in enumerate(named) if name in curves}
     what = TITLES[f"{gaps}_s" if metric == "gaps" else metric]
+    data = {f"compared_{metric}": _columns("run", curves)}
     dashes = [[5, 3] if named[name].header.source == "virtual" else [1, 0] for name in curves]
     return Picture(
         name=f"compared-{metric.removesuffix('_s')}",
         title=f"{what[0].upper()}{what[1:]}, cumulative",
         says=" ".join(_says(f"{what} of {name}", curve) for name, curve in curves.items()),
-        spec=plain(_chart(f"compared_{metric}", "run", inks, dashes, what)),
-        data={f"compared_{metric}": _columns("run", curves)},
+        spec=plain(_chart(data, "run", inks, dashes, what)),
+        data=data,
         table=_table(f"{what} over offered {_of(metric)}", curves),
         by="run",
         series=inks,
@@ -196,7 +195,7 @@ def _limits(s: Summary, drawn: Sequence[str]) -> Columns:
                 name.removesuffix("_s"),
                 limit_s,
                 None,
-                f"goodput: {name.removesuffix('_s')} <= {duration(limit_s)}",
+                f"goodput: {name.removesuffix('_s')} <= {show_duration(limit_s)}",
             )
             for name, limit_s in s.goodput.limits_s.items()
         ]
@@ -230,7 +229,11 @@ def _fixed(limits: Limits) -> list[tuple[str, float]]:
 
 
 def _chart(
-    name: str, by: str, inks: Mapping[str, str], dashes: list[list[int]], what: str = "latency"
+    data: Mapping[str, Columns],
+    by: str,
+    inks: Mapping[str, str],
+    dashes: list[list[int]],
+    what: str = "latency",
 ) -> Any:
     import altair as alt
 
@@ -238,10 +241,10 @@ def _chart(
         "share:Q", title="share of offered", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])
     )
     lines = (
-        alt.Chart(alt.NamedData(name))
+        alt.Chart(alt.NamedData(next(iter(data))))
         .mark_line(interpolate="step-after", strokeWidth=1.8)
         .encode(
-            x=latency("x", "within_s", what),
+            x=latency("x", "within_s", what, [*data.values()]),
             y=shares,
             color=colour(by, inks),
             strokeDash=alt.StrokeDash(f"{by}:N", scale=alt.Scale(domain=[*inks], range=dashes), title=None),
@@ -253,7 +256,7 @@ def _chart(
         )
         .add_params(zoom(encodings=["x"]))
     )
-    return alt.layer(lines, *_rules()) if by == "metric" else lines
+    return alt.layer(lines, *_rules()) if "limits" in data else lines
 
 
 def _rules() -> list[Any]:

@@ -30,8 +30,8 @@ LARGEST = 300
 _SERIES = {"p50": "series0", "p99": "series1", "max": "failed", "largest": "ink"}
 _DASHES = {"p50": [1, 0], "p99": [6, 3], "max": [2, 2], "largest": [1, 0]}
 _QUANTILES = {"p50": 50, "p99": 99}
-# Of a float32 its upper 15 bits: a logarithm in steps of at most 1.6 %, without computing one.
-_SHIFT = 17
+# Of a float32 its upper 18 bits: a logarithm in steps of at most 0.2 %, without computing one.
+_SHIFT = 14
 _ZERO = int(np.float32(1).view(np.uint32)) >> _SHIFT
 _CELLS = (int(np.float32(2**32).view(np.uint32)) >> _SHIFT) - _ZERO + 1
 _ROWS = 20
@@ -48,12 +48,13 @@ def spikes(run: Run) -> Picture | None:
     for some in r.blocks():
         seen.add(some)
     rules, window = window_rules(run)
+    data = {"gaps": _lines(seen), "largest_gaps": _points(seen, r)}
     return Picture(
         name="gaps",
         title=titled("Gaps between token events", run),
         says=_says(seen, r),
-        spec=plain(_chart(rules)),
-        data={"gaps": _lines(seen), "largest_gaps": _points(seen, r)} | window,
+        spec=plain(_chart(rules, [*data.values()])),
+        data=data | window,
         table=_table(seen),
         by="gap",
         series=_SERIES,
@@ -94,7 +95,7 @@ class _Seen:
         self.top = both[:, np.argsort(-both[0], kind="stable")[:LARGEST]]
 
     def quantiles_s(self, percents: list[int], each: int = 1) -> Floats:
-        """For every `each` bins together, a row: the percentiles, to 1 %; NaN without a gap."""
+        """For every `each` bins together, a row: the percentiles, to 0.2 %; NaN without a gap."""
         starts = np.arange(0, self.time.count, each)
         counts = np.add.reduceat(self.counts.reshape(-1, _CELLS), starts)
         upto = counts.cumsum(1)
@@ -127,7 +128,8 @@ def _instants_us(r: Records) -> NDArray[np.int64]:
     upto = np.cumsum(r.gaps_us, dtype=np.int64)
     before = np.concatenate([[0], upto])[r.gap_start[:-1][some]]
     began = np.rint(r.first_token_s[some] * 1e6).astype(np.int64) - before
-    return upto + np.repeat(began, r.gap_count[some])
+    instants_us: NDArray[np.int64] = upto + np.repeat(began, r.gap_count[some])
+    return instants_us
 
 
 def _lines(seen: _Seen) -> Columns:
@@ -151,7 +153,7 @@ def _points(seen: _Seen, r: Records) -> Columns:
     }
 
 
-def _chart(rules: list[Any]) -> Any:
+def _chart(rules: list[Any], columns: list[Columns]) -> Any:
     import altair as alt
 
     shade = colour("gap", _SERIES)
@@ -162,7 +164,7 @@ def _chart(rules: list[Any]) -> Any:
         .mark_point(size=18, strokeWidth=1)
         .encode(
             x=alt.X("at_s:Q", title=SECONDS),
-            y=latency("y", "gap_s", "gap"),
+            y=latency("y", "gap_s", "gap", columns),
             color=shade,
             tooltip=[*said, alt.Tooltip("request:N")],
         )
@@ -186,7 +188,7 @@ def _says(seen: _Seen, r: Records) -> str:
     gap_us, instant_us, row = seen.top[:, 0].tolist()
     median_s = seen.quantiles_s([50], seen.time.count)[0, 0]
     return (
-        f"Of {len(r.gaps_us):,} gaps half were below about {duration(float(median_s))}; the largest, "
+        f"Of {len(r.gaps_us):,} gaps half were within {duration(float(median_s))}; the largest, "
         f"{duration(gap_us / 1e6)}, ended at {number(instant_us / 1e6)} s in request "
         f"{clean(r.request_id[row])}."
     )
@@ -204,5 +206,5 @@ def _table(seen: _Seen) -> Table:
         width_s = seen.time.width_s
         rows.append([f"{number(start * width_s)} to {number((start + each) * width_s)}", *told])
     columns = [Column("seconds", "label"), *map(Column, (*_QUANTILES, "max"))]
-    notes = ["Gaps by when they ended, of all requests; percentiles to 1 %."]
+    notes = ["Gaps by when they ended, of all requests; percentiles to 0.2 %."]
     return Table("Gaps between token events", columns, rows, notes)

@@ -33,7 +33,9 @@ Steps = tuple[Floats, NDArray[np.int64]]
 
 
 def in_flight(run: Run, trace: Sequence[Iteration] = ()) -> Picture | None:
-    """Requests begun and not ended, and with a `trace` what the engine had; None if none was begun."""
+    """Requests begun and not ended, and with a `trace` what the engine had; None if none was
+    in flight at all.
+    """
     counted = {CLIENT: _of_client(run.records), **_of_engine(trace)}
     if not len(counted[CLIENT][0]):
         return None
@@ -54,8 +56,9 @@ def in_flight(run: Run, trace: Sequence[Iteration] = ()) -> Picture | None:
 
 def _of_client(r: Records) -> Steps:
     """From started to ended: an end and a start at one instant do not overlap."""
-    began = r.started_s[~np.isnan(r.started_s)]
-    ended = r.ended_s[~np.isnan(r.started_s) & ~np.isnan(r.ended_s)]
+    took_time = (r.started_s < r.ended_s) | (np.isnan(r.ended_s) & ~np.isnan(r.started_s))
+    began, ended = r.started_s[took_time], r.ended_s[took_time]
+    ended = ended[~np.isnan(ended)]
     changes = np.concatenate([np.full(len(ended), -1), np.ones(len(began), np.int64)])
     instants = np.concatenate([ended, began])
     order = np.lexsort((changes, instants))
@@ -99,7 +102,7 @@ def _chart(series: dict[str, str], rules: list[Any]) -> Any:
         .mark_line(interpolate="step-after", strokeWidth=1.5)
         .encode(
             x=alt.X("at_s:Q", title=SECONDS),
-            y=alt.Y("requests:Q", title="requests"),
+            y=alt.Y("requests:Q", title="requests", axis=alt.Axis(tickMinStep=1)),
             color=colour("where", series),
             strokeDash=alt.StrokeDash("where:N", scale=dashes, title=None),
             tooltip=[

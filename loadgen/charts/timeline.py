@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -93,8 +94,11 @@ def zoom(**options: Any) -> Any:
     return alt.selection_interval(bind="scales", name="zoom", zoom="wheel![event.ctrlKey]", **options)
 
 
-def latency(scale: Literal["x", "y"], field: str, title: str) -> Any:
-    """A log scale of seconds. Each label has its unit; over decades only 1, 2 and 5 have one."""
+def latency(scale: Literal["x", "y"], field: str, title: str, columns: Sequence[Columns]) -> Any:
+    """A log scale of seconds, as wide as `field` of all `columns`.
+
+    Each label has its unit; over decades only 1, 2 and 5 have one.
+    """
     import altair as alt
 
     shown = "format(datum.value < 1 ? datum.value * 1000 : datum.value, '~g')"
@@ -103,8 +107,15 @@ def latency(scale: Literal["x", "y"], field: str, title: str) -> Any:
     is_between = "test(regexp('^[346789][.]0+e'), format(datum.value, '.6e'))"
     axis = alt.Axis(labelExpr=f"{is_wide} && {is_between} ? '' : {shown} + {unit}")
     channel = alt.X if scale == "x" else alt.Y
-    spread = alt.Scale(type="log", nice=False, padding=6)
+    spread = alt.Scale(type="log", nice=False, padding=6, domain=_extent(field, columns))
     return channel(f"{field}:Q", title=f"{title}, log scale", axis=axis, scale=spread)
+
+
+def _extent(field: str, columns: Sequence[Columns]) -> list[float]:
+    """What little differs must not look as if it did much: the highest is twice the lowest, or more."""
+    values = [float(value) for each in columns for value in each[field] if value is not None]
+    low, high = min(values, default=0.1), max(values, default=1.0)
+    return [low, high] if high >= 2 * low else [low / 1.5, high * 1.5]
 
 
 def window_rules(run: Run) -> tuple[list[Any], dict[str, Columns]]:

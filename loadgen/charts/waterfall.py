@@ -31,17 +31,18 @@ def waterfall(run: Run, rows: int = 60) -> Picture | None:
     middle = int(np.nanargmax(ttft_s)) if not np.isnan(ttft_s).all() else 0
     first = max(0, min(middle - rows // 2, len(r) - rows))
     some = r.at(order[first : first + rows])
-    series = _series(some)
+    data = {"waterfall": _bars(some), "waterfall_ends": _ends(some)}
+    series = _series(data)
     return Picture(
         name="waterfall",
         title=titled("Requests one by one", run),
         says=_says(some, len(r)),
         spec=plain(_chart(series)),
-        data={"waterfall": _bars(some), "waterfall_ends": _ends(some)},
+        data=data,
         table=_table(some),
         by="what",
         series=series,
-        height=max(60, _ROW_HEIGHT * len(some)),
+        height=max(110, _ROW_HEIGHT * len(some)),
     )
 
 
@@ -89,10 +90,10 @@ def _told(r: Records, rows: NDArray[np.intp]) -> dict[str, Any]:
     }
 
 
-def _series(some: Records) -> dict[str, str]:
-    """What a request did, and how those that are there ended."""
-    seen = np.unique(endings(some)).tolist()
-    return _DOING | {name: ink for place, (name, ink) in enumerate(SERIES.items()) if place in seen}
+def _series(data: dict[str, Columns]) -> dict[str, str]:
+    """What requests did and how they ended, as far as it occurs."""
+    seen = {what for columns in data.values() for what in columns["what"]}
+    return {name: ink for name, ink in (_DOING | SERIES).items() if name in seen}
 
 
 def _chart(series: dict[str, str]) -> Any:
@@ -136,7 +137,8 @@ def _chart(series: dict[str, str]) -> Any:
 
 def _says(some: Records, n: int) -> str:
     span = f"{number(float(some.due_s[0]))} to {number(float(some.due_s[-1]))} s"
-    what = f"{len(some):,} of {n:,} requests, due from {span}" if len(some) < n else f"All {n:,} requests"
+    every = f"All {n:,} requests" if n > 1 else "One request"
+    what = f"{len(some):,} of {n:,} requests, due from {span}" if len(some) < n else every
     ttft_s = span_s(some.first_token_s, some.due_s)
     if np.isnan(ttft_s).all():
         return f"{what}: none had a first token."
