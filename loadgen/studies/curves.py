@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loadgen.charts.picture import Picture, colour, plain
+from loadgen.charts.picture import Columns, Picture, colour, plain
 from loadgen.charts.theme import series as nth_ink
-from loadgen.charts.timeline import latency_axis, zoom
+from loadgen.charts.timeline import zoom
 from loadgen.report.figures import UNDEFINED, number
 from loadgen.report.tables import SOURCES, Column, Table
 
@@ -86,12 +86,13 @@ def curves(
 ) -> Picture:
     """A picture of `lines`; those in `theory` are drawn dashed and without points."""
     inks = {line: nth_ink(place) for place, line in enumerate(lines)}
+    points = [(line, at, *spread) for line, spreads in lines.items() for at, spread in spreads.items()]
     return Picture(
         name=name,
         title=title,
         says=says,
         spec=_spec(name, inks, theory, x, y),
-        data={name: _columns(lines)},
+        data={name: as_columns(("line", "x", "y", "low", "high"), points)},
         table=table(title, lines, x, y, notes),
         by="line",
         series=inks,
@@ -99,12 +100,12 @@ def curves(
     )
 
 
-def _columns(lines: Curves) -> dict[str, list[float | str | None]]:
-    points = [(line, x, *spread) for line, spreads in lines.items() for x, spread in spreads.items()]
-    heads = ("line", "x", "y", "low", "high")
+def as_columns(heads: Sequence[str], rows: Iterable[Sequence[float | str]]) -> Columns:
+    """Rows as a picture's columns, with six digits that count."""
+    columns = zip(*rows, strict=True)
     return {
         head: [value if isinstance(value, str) else float(f"{value:.6g}") for value in values]
-        for head, values in zip(heads, zip(*points, strict=True), strict=True)
+        for head, values in zip(heads, columns, strict=True)
     }
 
 
@@ -138,6 +139,14 @@ def _spec(data: str, inks: Mapping[str, str], theory: Collection[str], x: Axis, 
         y=alt.Y("y:Q", **up), shape=alt.Shape("line:N", scale=shapes, title=None)
     )
     return plain(alt.layer(line, rules, points.add_params(zoom())))
+
+
+def latency_axis(title: str) -> Any:
+    """Of a logarithmic scale of seconds: each label has its unit."""
+    import altair as alt
+
+    shown = "format(datum.value < 1 ? datum.value * 1000 : datum.value, '~g')"
+    return alt.Axis(title=title, labelExpr=f"{shown} + (datum.value < 1 ? ' ms' : ' s')", tickCount=6)
 
 
 def _scale(axis: Axis) -> Any:

@@ -1,0 +1,389 @@
+"""The trade-off of prompt chunks: small ones make first tokens late, large ones make others stall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loadgen.charts.picture import Picture, colour, plain
+from loadgen.charts.theme import ink
+from loadgen.charts.timeline import zoom
+from loadgen.records import Records
+from loadgen.report.figures import duration, number, percent
+from loadgen.report.tables import SOURCES, Column, Table
+from loadgen.studies.curves import (
+    SHAPES,
+    Axis,
+    Spread,
+    as_columns,
+    curves,
+    exactly,
+    geometric,
+    latency_axis,
+    table,
+)
+from loadgen.studies.mixed_prompts import (
+    CONDITIONS,
+    COST,
+    ITL_P99,
+    SEEDS,
+    STALL_P99,
+    STALLED,
+    TITLES,
+    TTFT_P50,
+    TTFT_P99,
+    axis,
+    curves_of,
+    over_seeds,
+    poisson,
+    scenario,
+)
+from loadgen.studies.simulated import Knobs, records, simulated
+from loadgen.studies.study import Claim, Condition, Section, Study
+
+WHOLE = 16384  # stands for prompts computed whole, beyond every budget
+BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, WHOLE)
+RATES = {"light, 1.5 requests/s": 1.5, "heavy, 3.5 requests/s": 3.5}
+LIGHT, HEAVY = RATES
+WORDS: dict[float, str] = {**{budget: f"{budget}" for budget in BUDGETS}, WHOLE: "whole"}
+SIZE = Axis("tokens of a step", log=True, ticks=WORDS)
+
+Found = Mapping[str, Mapping[float, Mapping[str, Spread]]]
+
+
+def knobs(budget: int) -> Knobs:
+    """Decodes first, then prompts, as much as is left of the step."""
+    return {
+        "order": "decode_first",
+        "token_budget": None if budget == WHOLE else budget,
+        "prefill_chunk": None,
+    }
+
+
+# --- the trade-off ------------------------------------------------------------------------------------------
+
+
+def _trade_off(found: Found, x: str, y: str, labelled: Sequence[str]) -> Picture:
+    """One latency against the other, a point a budget, and its budget beside it for the `labelled` loads."""
+    name = f"trade-off-{y}-{x}".replace("_s", "").replace("_", "-")
+    heavy = {budget: (at[x].value, at[y].value) for budget, at in found[HEAVY].items()}
+    best = min(heavy, key=lambda budget: heavy[budget][1])
+    said = "; ".join(
+        f"{duration(heavy[budget][1])} and {duration(heavy[budget][0])} with {WORDS[budget]}"
+        for budget in sorted({64, 512, best, WHOLE})
+    )
+    inks = {load: f"series{place}" for place, load in enumerate(found)}
+    points = [
+        (load, WORDS[budget], WORDS[budget] if load in labelled else "", at[x].value, at[y].value, budget)
+        for load, budgets in found.items()
+        for budget, at in budgets.items()
+    ]
+    heads = ("load", "budget", "label", "x_s", "y_s", "order")
+    return Picture(
+        name=name,
+        title=f"{TITLES[y]} against {TITLES[x]}, by tokens of a step",
+        says=f"Under the heavy load {TITLES[y]} and {TITLES[x]} are {said}.",
+        spec=_trade_off_spec(name, inks, TITLES[x], TITLES[y]),
+        data={name: as_columns(heads, points)},
+        table=table(f"{TITLES[y]} by tokens of a step", curves_of(found, y), SIZE, axis(y)),
+        by="load",
+        series=inks,
+        height=320,
+    )
+
+
+def _trade_off_spec(data: str, inks: Mapping[str, str], x: str, y: str) -> dict[str, Any]:
+    import altair as alt
+
+    scale = alt.Scale(type="log", nice=False, padding=24)
+    shapes = alt.Scale(domain=[*inks], range=[*SHAPES[: len(inks)]])
+    base = alt.Chart(alt.NamedData(data)).encode(
+        x=alt.X("x_s:Q", scale=scale, axis=latency_axis(x)),
+        y=alt.Y("y_s:Q", scale=scale, axis=latency_axis(y)),
+        color=colour("load", inks),
+        tooltip=[
+            alt.Tooltip("load:N"),
+            alt.Tooltip("budget:N", title="tokens of a step"),
+            alt.Tooltip("x_s:Q", title=f"{x}, s", format=".4~g"),
+            alt.Tooltip("y_s:Q", title=f"{y}, s", format=".4~g"),
+        ],
+    )
+    line = base.mark_line(strokeWidth=1.2).encode(order="order:Q")
+    shape = alt.Shape("load:N", scale=shapes, title=None)
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(shape=shape)
+    text = base.mark_text(dy=-11, fontSize=11).encode(text="label:N", color=alt.value(ink("ink")))
+    return plain(alt.layer(line, points.add_params(zoom()), text))
+
+
+def _of_trade_off(found: Found) -> Section:
+    pictures = [
+        _trade_off(found, ITL_P99, TTFT_P50, [HEAVY]),
+        _trade_off(found, STALL_P99, TTFT_P99, [LIGHT, HEAVY]),
+    ]
+    for key in (ITL_P99, STALL_P99, STALLED):
+        at = {load: found[load] for load in found}
+        shown = (lambda x: percent(x, 1000)) if key == STALLED else duration
+        said = "; ".join(
+            f"{load}: {shown(budgets[512][key].value)} at 512, {shown(budgets[WHOLE][key].value)} with "
+            "whole prompts"
+            for load, budgets in at.items()
+        )  # fmt: skip
+        name = key.removesuffix("_s").replace("_", "-")
+        pictures.append(
+            curves(
+                f"size-{name}",
+                f"{TITLES[key]} by tokens of a step",
+                f"{said}.",
+                curves_of(found, key),
+                SIZE,
+                axis(key),
+            )
+        )
+    light = found[LIGHT]
+    says = [
+        (
+            "A step computes a token for everybody who decodes, and with what is left of its tokens it "
+            "computes prompts. Few tokens: a prompt of 8,192 takes a hundred steps and its first token is "
+            "late. Many: the step takes as long as the prompt, and everybody else waits for it."
+        ),
+        (
+            "Read the longest stall beside ITL p99. Under the light load whole prompts have an ITL p99 "
+            f"of {duration(light[WHOLE][ITL_P99].value)}, not far from the "
+            f"{duration(light[512][ITL_P99].value)} of 512 tokens a step: long prompts are then about "
+            "as rare as one gap in a hundred, and the percentile hardly sees them. Yet one request in "
+            f"a hundred stalls for {duration(light[WHOLE][STALL_P99].value)} or more."
+        ),
+    ]
+    return Section("The trade-off", says, (), pictures)
+
+
+# --- over time ----------------------------------------------------------------------------------------------
+
+FROM_S, UNTIL_S, BIN_S = 20.0, 50.0, 0.15
+
+
+def spikes(r: Records, from_s: float, until_s: float, bin_s: float) -> list[tuple[float, float]]:
+    """The longest gap that ended in each bin of time, where any did: the bin's end, seconds."""
+    longest: dict[int, float] = {}
+    for first_s, start, end in zip(r.first_token_s, r.gap_start[:-1], r.gap_start[1:], strict=True):
+        gaps_s = r.gaps_us[start:end] / 1e6
+        for at_s, gap_s in zip(first_s + np.cumsum(gaps_s), gaps_s, strict=True):
+            if from_s <= at_s < until_s:
+                place = int((at_s - from_s) / bin_s)
+                longest[place] = max(longest.get(place, 0.0), float(gap_s))
+    return [(from_s + (place + 1) * bin_s, gap_s) for place, gap_s in sorted(longest.items())]
+
+
+def _over_time() -> Section:
+    seen = {
+        WORDS[budget]: spikes(
+            simulated(scenario(knobs(budget), poisson(RATES[HEAVY]), 1)).run.records, FROM_S, UNTIL_S, BIN_S
+        )
+        for budget in (WHOLE, 512)
+    }
+    most = {word: max(gap_s for _, gap_s in gaps) for word, gaps in seen.items()}
+    says = (
+        f"The longest gap between two tokens of a stream, in each {BIN_S * 1e3:g} ms of a part of one "
+        f"run under the heavy load: up to {duration(most['whole'])} with whole prompts, up to "
+        f"{duration(most['512'])} with 512 tokens a step."
+    )
+    names = {"whole": "whole prompts", "512": "512 tokens a step"}
+    points = [(names[word], at, gap) for word, gaps in seen.items() for at, gap in gaps]
+    rows = [
+        [names[word], *(duration(float(np.quantile([gap for _, gap in gaps], q))) for q in (0.5, 0.9, 1))]
+        for word, gaps in seen.items()
+    ]
+    heads = [Column("prompts", "label"), *(Column(f"{q} of the longest gaps") for q in ("p50", "p90", "max"))]
+    inks = {names["whole"]: "series1", names["512"]: "series0"}
+    picture = Picture(
+        name="spikes",
+        title="ITL spikes, with chunks and without",
+        says=says,
+        spec=_spikes_spec(inks),
+        data={"spikes": as_columns(("prompts", "at_s", "gap_s"), points)},
+        table=Table(f"Longest gaps in each {BIN_S * 1e3:g} ms ({SOURCES['virtual']})", heads, rows),
+        by="prompts",
+        series=inks,
+    )
+    return Section("Over time", ["The same requests, twice."], (), [picture])
+
+
+def _spikes_spec(inks: Mapping[str, str]) -> dict[str, Any]:
+    import altair as alt
+
+    scale = alt.Scale(type="log", nice=False, padding=8)
+    chart = alt.Chart(alt.NamedData("spikes")).mark_line(interpolate="step-before").encode(
+        x=alt.X("at_s:Q", title="seconds from the start", scale=alt.Scale(zero=False, nice=False)),
+        y=alt.Y("gap_s:Q", scale=scale, axis=latency_axis("longest gap")),
+        color=colour("prompts", inks),
+        tooltip=[
+            alt.Tooltip("prompts:N"),
+            alt.Tooltip("at_s:Q", title="at, s", format=".2f"),
+            alt.Tooltip("gap_s:Q", title="longest gap, s", format=".4~g"),
+        ],
+    )  # fmt: skip
+    return plain(alt.layer(chart.add_params(zoom(encodings=["x"]))))
+
+
+# --- what chunks cost ---------------------------------------------------------------------------------------
+
+LONE_TOKENS = 8192
+
+
+def lone_s(budget: int) -> float:
+    """Seconds that a prompt of 8,192 tokens takes on an idle engine."""
+    (record,) = records([(0.0, LONE_TOKENS, 1)], {"cost": COST, "max_sequences": 1} | knobs(budget))
+    assert record.first_token_s is not None
+    return record.first_token_s
+
+
+def _full_queue(budget: int) -> Spread:
+    """Makespan throughput of a full queue, over that with whole prompts."""
+
+    def rate(of: int, seed: int) -> float:
+        found = simulated(scenario(knobs(of), {"kind": "burst"}, seed)).summary.makespan_output_tokens_per_s
+        assert found is not None
+        return found
+
+    return geometric(rate(budget, seed) / rate(WHOLE, seed) for seed in SEEDS)
+
+
+def _cost(figures: dict[str, Any]) -> Section:
+    whole_s = lone_s(WHOLE)
+    lone = figures["lone_slowdown"] = {budget: exactly(lone_s(budget) / whole_s) for budget in BUDGETS}
+    full = figures["full_queue_throughput"] = {budget: _full_queue(budget) for budget in BUDGETS}
+    figures["lone_whole_s"] = whole_s
+    pictures = [
+        curves("cost-lone", "What chunks cost a lone prompt",
+               f"8,192 tokens on an idle engine take {duration(whole_s)} whole; {_times(lone[64])} of "
+               f"that at 64 tokens a step, {_times(lone[512])} at 512, {_times(lone[2048])} at 2,048.",
+               {"prompt of 8,192 tokens": lone}, SIZE, Axis("time / time whole", log=True)),
+        curves("cost-throughput", "What chunks cost a full queue",
+               f"Throughput of a full queue, over that with whole prompts: {_times(full[64])} at 64 "
+               f"tokens a step, {_times(full[512])} at 512.",
+               {"full queue": full}, SIZE, Axis("throughput / throughput with whole prompts")),
+    ]  # fmt: skip
+    says = [
+        (
+            "Every step reads the weights and has its overhead, however few tokens it computes; that is "
+            "what small chunks pay again and again. A step that decodes anyway pays it already: then a "
+            "chunk rides along, and what is lost is less than a lone prompt loses. Tiles and kernels are "
+            "not in this model: it says nothing about 257 against 256 tokens, which a paper found to be a "
+            "third slower."
+        ),
+    ]
+    return Section("What small chunks cost", says, (), pictures)
+
+
+# --- published ----------------------------------------------------------------------------------------------
+
+
+def stall(context: int, chunk: int | None) -> float:
+    """How many of its steps a stream waits while a prompt as long as its context is computed."""
+    rows: Sequence[tuple[float, int, int]] = [(0.0, context, 200), (1.5, context, 1)]
+    engine = {"max_sequences": 2, "token_budget": None, "prefill_chunk": chunk, "cost": COST}
+    first = next(record for record in records(rows, engine) if record.index == 0)
+    return max(first.gaps_us) / float(np.median(first.gaps_us))
+
+
+STALLS = {(1024, 256): 1.8, (1024, None): 5.7, (4096, 256): 2.0, (4096, None): 20.3}
+OVERHEADS = {512: 1.25, 2048: 1.0}
+
+
+def _claims() -> list[Claim]:
+    stalls = [
+        Claim(
+            f"Sarathi-Serve: a step that adds a prompt of {context:,} tokens to one decode with as much "
+            f"context, {'whole' if chunk is None else f'{chunk} tokens at a time'} / the decode alone; "
+            "Mistral-7B, A100 80 GB",
+            published, stall(context, chunk), "x", "read in notes of the paper",
+        )
+        for (context, chunk), published in STALLS.items()
+    ]  # fmt: skip
+    whole_s = lone_s(WHOLE)
+    return stalls + [
+        Claim(
+            f"Sarathi-Serve: time of a prompt in chunks of {chunk} / whole; Yi-34B on two A100 80 GB",
+            published, lone_s(chunk) / whole_s, "x",
+            "read off bars; ours is Mistral-7B on one A100, 8,192 tokens",
+        )
+        for chunk, published in OVERHEADS.items()
+    ]  # fmt: skip
+
+
+# --- the study ----------------------------------------------------------------------------------------------
+
+
+def study() -> Study:
+    """All of it: about 20 s on one core."""
+    found = {load: {float(b): over_seeds(knobs(b), rate) for b in BUDGETS} for load, rate in RATES.items()}
+    figures: dict[str, Any] = {"by_load": found}
+    cost = _cost(figures)
+    return Study(
+        name="chunk-size",
+        title="Chunk size: TTFT against ITL",
+        question="How many tokens should a step have, if prompts are cut to fit in it?",
+        answer=_answer(found, figures),
+        conditions=[
+            *CONDITIONS,
+            Condition("baseline", "–", "whole prompts beside decodes, in one step"),
+            Condition("knob", "–", "token_budget, decodes first; a prompt gets what is left of it"),
+        ],
+        sections=[_of_trade_off(found), _over_time(), cost],
+        figures=figures,
+        claims=_claims(),
+        mismatches=[
+            (
+                "Sarathi-Serve found chunks of 512 to cost a prompt about a quarter more than whole. In "
+                "this model they cost less: it charges each chunk the weights and the overhead again, but "
+                "no less efficient kernels and no second reading of the KV before the chunk."
+            ),
+            (
+                "The best budget is of this model, this GPU and these prompts. What carries over is the "
+                "shape: ITL grows with the budget, TTFT falls steeply while steps are too small and "
+                "hardly any more afterwards."
+            ),
+        ],
+        sources=[
+            (
+                "Sarathi-Serve (OSDI 2024), of which translations and notes were read, not the paper "
+                "itself. Its capacity under limits on the time between tokens is a study of its own: "
+                "sarathi-2024."
+            ),
+        ],
+    )
+
+
+def _answer(found: Found, figures: Mapping[str, Any]) -> list[str]:
+    light, heavy = found[LIGHT], found[HEAVY]
+    full = figures["full_queue_throughput"]
+    return [
+        (
+            "Under the heavy load, 512 tokens a step hold ITL p99 at "
+            f"{duration(heavy[512][ITL_P99].value)} with a TTFT p50 of "
+            f"{duration(heavy[512][TTFT_P50].value)}; whole prompts have "
+            f"{duration(heavy[WHOLE][ITL_P99].value)} and {duration(heavy[WHOLE][TTFT_P50].value)}. The "
+            f"stall that one request in a hundred meets is {duration(heavy[512][STALL_P99].value)} against "
+            f"{duration(heavy[WHOLE][STALL_P99].value)}."
+        ),
+        (
+            "Too small is worse than too large: at 64 tokens a step the engine cannot compute the prompts "
+            f"that come, and TTFT p50 is {duration(heavy[64][TTFT_P50].value)}. A full queue gives "
+            f"{_times(full[64])} of the throughput there, {_times(full[512])} at 512."
+        ),
+        (
+            "At light load ITL p99 nearly hides the stalls of whole prompts "
+            f"({duration(light[WHOLE][ITL_P99].value)}), the longest stall does not "
+            f"({duration(light[WHOLE][STALL_P99].value)} at p99): put an SLO on the stall, not only on ITL."
+        ),
+        (
+            "Choose the largest budget whose step still meets your limit on a gap; going below it costs "
+            "TTFT and gains nothing that you asked for."
+        ),
+    ]
+
+
+def _times(spread: Spread) -> str:
+    return f"{number(spread.value)}x"
