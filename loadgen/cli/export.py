@@ -21,7 +21,7 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Export a run for a spreadsheet, a notebook, a trace viewer or a monitor.
+    """Export a run as CSV, Parquet, JSON lines, a trace or metrics.
 
     .csv, .parquet, .jsonl: one row a request: its record and what it measured (ttft_s, e2e_s, tpot_s, ...).
 

@@ -16,9 +16,9 @@ def schema(
         ),
     ] = "scenario",
 ) -> None:
-    """Print the JSON Schema of a scenario, for editors, or of a document that loadgen writes.
+    """Print the JSON Schema of a scenario, or of what loadgen writes.
 
-    Keep it in a file, loadgen schema > loadgen.schema.json, and name that in a scenario's first line:
+    For an editor, keep it, loadgen schema > loadgen.schema.json, and name that in a scenario's first line:
 
     # yaml-language-server: $schema=loadgen.schema.json
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ load:
   classes:
     chat: {weight: 3, prompt_tokens: 20, output_tokens: 8, goodput: {ttft: 100ms}, slos: [p90(ttft) <= 1s]}
     tool: {weight: 1, prompt_tokens: 5, output_tokens: 2, retry: {max: 2, backoff: 50ms}}
-slos: [p99(ttft) <= 300ms, rejection_rate <= 1%, mean(e2e) <= 1s]
+slos: [p99(ttft) <= 300ms, max(ttft) <= 1ms, rejection_rate <= 1%, mean(e2e) <= 1s]
 """
 )
 TALKS = (
@@ -53,7 +52,7 @@ fluidity: {ttft: 1s, itl: 50ms}
 )
 QUEUE = """
 engine: {max_sequences: 1, cost: {kind: fixed, step: 1ms}}
-load: {arrivals: {kind: poisson, rate: 5/s}, num_requests: 60, prompt_tokens: 1, output_tokens: 100, tail: false}
+load: {arrivals: {kind: poisson, rate: 5/s}, num_requests: 60, prompt_tokens: 1, output_tokens: 100}
 """
 VARIANTS = "variants: {a: {}, b: {engine: {max_sequences: 4}}}\n"
 
@@ -101,12 +100,12 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Virtual runs: classes, refusals and SLOs; sessions and an automatic warm-up; a plain queue."""
     at = Made(tmp_path_factory.mktemp("documents"))
     for name, text in {"mixed": MIXED, "talks": TALKS, "queue": QUEUE}.items():
         at.by("run", at.scenario(name, text), "--virtual", "--out", at.folder / name, "--quiet", "--json")
-    yield at
+    return at
 
 
 RUNS = ("mixed", "talks", "queue")
@@ -114,7 +113,7 @@ RUNS = ("mixed", "talks", "queue")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_a_schema_of_its_dialect(name: str) -> None:
-    """Its own meta-schema finds nothing in it; it has a title and says what it is of; no pattern is Python's."""
+    """Its own meta-schema finds nothing in it; it says what it is of; no pattern is Python's."""
     found = schema(name)
     jsonschema.Draft202012Validator.check_schema(found)
     assert plain(json.dumps(found)) == found
@@ -140,7 +139,7 @@ def test_the_runs_are_rich_enough_to_tell(made: Made) -> None:
     """Between them they have what only some runs have."""
     mixed, talks = made.file("mixed", "summary.json"), made.file("talks", "summary.json")
     assert mixed["outcomes"]["rejected"] > 0
-    assert {slo["verdict"] for slo in mixed["slos"]} > {"FAIL"}
+    assert {slo["verdict"] for slo in mixed["slos"]} == {"FAIL", "UNRESOLVED"}
     assert {*mixed["by_class"]} == {"chat", "tool"}
     assert talks["by_turn"]
     assert talks["warmup"]["rule"]

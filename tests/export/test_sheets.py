@@ -68,7 +68,7 @@ def test_csv_is_utf_8_without_a_mark_and_with_plain_line_ends(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mark", ["=", "+", "-", "@", "\t=", " =", "\r=", "＝", "\x1b[31m=", "\u202e="])
 def test_a_servers_formula_is_not_computed(tmp_path: Path, mark: str) -> None:
-    """A spreadsheet takes a cell for a formula by its first sign, with or without what is not seen before it."""
+    """By its first sign a spreadsheet knows a formula, whatever stands unseen before it."""
     [row] = csv_rows(kept(tmp_path / "r", [failed(0, error=f'{mark}HYPERLINK("http://x";"y")')]))
     assert row["error"].startswith("'")
     assert not {"\x1b", "\u202e", "\r", "\t"} & {*row["error"]}
