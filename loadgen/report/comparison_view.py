@@ -112,12 +112,12 @@ def verdict(c: Comparison) -> tuple[str, str]:
         return "NO WINNER", f"{c.reason}."
     row = next(row for row in c.rows if row.key == c.decided_by)
     ratio = row.ratios[c.winner]
-    times = (
+    beside = (
         f", {times(ratio).rstrip('x')} times that of {c.baseline}"
         if ratio is not None and c.winner != c.baseline
         else ""
     )
-    return f"WINNER {c.winner}", f"{c.reason}: {_said(row, c.winner)}{times}."
+    return f"WINNER {c.winner}", f"{c.reason}: {_said(row, c.winner)}{beside}."
 
 
 def _said(row: Row, name: str) -> str:
