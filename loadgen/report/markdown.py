@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from loadgen.report import capacity_view, comparison_view, gate_view, slo_view, summary_view
+from loadgen.report import capacity_view, comparison_view, gate_view, histogram, slo_view, summary_view
 from loadgen.report.figures import clean
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Summary
@@ -18,8 +20,11 @@ if TYPE_CHECKING:
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#@]|:(?=//))")
 
 
-def summary_markdown(summary: Summary) -> str:
-    """One run: the verdict on the measurement, its tables, the words explained, what to do next."""
+def summary_markdown(summary: Summary, pictures: Mapping[str, str] = {}) -> str:
+    """One run: the verdict on the measurement, its tables, the words explained, what to do next.
+
+    `pictures`, here and below: the path of each by its title.
+    """
     verdict = f", {slo_view.verdict(summary)}" if summary.verdict else ""
     parts = [f"# {escape(summary.name)}: {summary.validity}{verdict}", escape(summary_view.identity(summary))]
     parts += map(escape, [summary_view.load(summary), *summary_view.certificate(summary)])
@@ -30,14 +35,18 @@ def summary_markdown(summary: Summary) -> str:
             + summary_view.cautions(summary)
         )
     ]
-    parts += [as_table(table) for table in summary_view.tables(summary)]
+    for table in summary_view.tables(summary):
+        parts.append(as_table(table))
+        if table.title.startswith(summary_view.LATENCY):
+            parts.append(_shapes(summary))
+    parts.append(_pictures(pictures))
     parts += [
         f"## Next\n\n{as_list(summary_view.next_steps(summary))}" if summary_view.next_steps(summary) else ""
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def comparison_markdown(comparison: Comparison) -> str:
+def comparison_markdown(comparison: Comparison, pictures: Mapping[str, str] = {}) -> str:
     """Several runs of one plan: winner and rule, the variants, every figure and its ratio."""
     word, reason = comparison_view.verdict(comparison)
     others = [name for name in comparison.variants if name != comparison.baseline]
@@ -48,6 +57,7 @@ def comparison_markdown(comparison: Comparison) -> str:
         as_list(comparison.notes),
         as_table(comparison_view.sides(comparison)),
         as_table(comparison_view.figures(comparison, others)),
+        _pictures(pictures),
         f"Plan digest: `{comparison.plan_digest}`",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -66,13 +76,14 @@ def gate_markdown(found: Gate) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def capacity_markdown(found: Capacity) -> str:
+def capacity_markdown(found: Capacity, pictures: Mapping[str, str] = {}) -> str:
     """A search for capacity: the answer, what lies around it, every load that was probed."""
     word, said = capacity_view.headline(found)
     parts = [
         f"# {escape(word)}: {escape(said)}",
         as_list(capacity_view.sentences(found)),
         as_table(capacity_view.curve(found)),
+        _pictures(pictures),
         f"## Undecided\n\n{as_list(found.undecided)}" if found.undecided else "",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -97,6 +108,17 @@ def as_table(table: Table, level: int = 2) -> str:
     return "\n\n".join(
         filter(None, [f"{'#' * level} {escape(table.title)}", "\n".join(lines), as_list(table.notes)])
     )
+
+
+def _pictures(pictures: Mapping[str, str]) -> str:
+    shown = [f"**{escape(title)}**\n\n![{escape(title)}]({quote(path)})" for title, path in pictures.items()]
+    return "\n\n".join(["## Pictures", *shown]) if shown else ""
+
+
+def _shapes(summary: Summary) -> str:
+    """As code, where no sign is markup and no space is lost."""
+    lines = histogram.lines(summary)
+    return "\n".join([f"## {escape(histogram.title(summary))}\n", "```text", *lines, "```"]) if lines else ""
 
 
 def _row(cells: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loadgen.records import Outcome
 from loadgen.report import parts_view, slo_view
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
-from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
+from loadgen.report.tables import FEW, FEW_MARK, SOURCES, SURE, UNDECIDED, Column, Table, marks
 from loadgen.stats.summary import Distribution, Finding, Interval, Summary
 from loadgen.stats.validity import CLIENT
 
@@ -88,7 +88,7 @@ def tables(s: Summary) -> list[Table]:
         parts_view.table(f"By class ({source_of(s)})", "class", s.by_class),
         parts_view.table(f"By turn ({source_of(s)})", "turn", s.by_turn),
     ]
-    whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s), rates(s), costs(s), latencies(s)]
+    whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s), latencies(s), rates(s), costs(s)]
     return [table for table in (*whole, *parts) if table is not None]
 
 
@@ -210,6 +210,7 @@ def costs(s: Summary) -> Table | None:
 
 
 QUANTILES = ("p50", "p90", "p99")
+LATENCY = "Latency"
 
 
 def latencies(s: Summary) -> Table:
@@ -222,19 +223,16 @@ def latencies(s: Summary) -> Table:
         Column("metric", "label"),
         Column("unit", "label"),
         Column("n"),
-        Column("mean", drop=1),
+        Column("mean", drop=3),
         Column("p50"),
-        Column("p90", drop=2),
-        Column("p99"),
+        Column("p90", drop=4),
+        Column("p99", drop=1),
         Column("p99 adjusted"),
-        Column("max"),
+        Column("max", drop=2),
     ]
     words = [f"{METRICS[key][0]}: {METRICS[key][1]}." for key in shown]
-    if sure := [line for key in shown if (line := _sure(METRICS[key][0], s.metrics[key]))]:
-        words += ["Intervals, 95 %, over offered; effective n: as many independent ones tell as much:", *sure]
-    return Table(
-        f"Latency ({source_of(s)})", columns, list(shown.values()), words + marks(list(shown.values()))
-    )
+    rows = [row for key, cells in shown.items() for row in (cells, _sure(s.metrics[key])) if row]
+    return Table(f"{LATENCY} ({source_of(s)})", columns, rows, words + marks(rows))
 
 
 def _latency(key: str, d: Distribution) -> list[str]:
@@ -242,7 +240,7 @@ def _latency(key: str, d: Distribution) -> list[str]:
         return []
     plain = [d.mean, *(d.quantiles.get(q) for q in QUANTILES)]
     late = d.adjusted.get("p99")
-    unit, scale, places = unit_of([*plain, late, d.max])
+    unit, scale, places = _unit(d)
     cells = [UNDEFINED if v is None else number(v * scale, places) for v in [*plain, late, d.max]]
     if late is None and d.offered:
         cells[4] = INFINITE
@@ -252,23 +250,31 @@ def _latency(key: str, d: Distribution) -> list[str]:
     return [METRICS[key][0], unit + ("/token" if key == "normalized_latency_s" else ""), f"{d.n:,}", *cells]
 
 
-def _sure(name: str, d: Distribution) -> str:
-    """Between which bounds the adjusted percentiles are, or that it cannot be told."""
-    known = {key: d.intervals[key] for key in ("p50", "p99") if key in d.intervals}
-    if not known:
+def _unit(d: Distribution) -> tuple[str, float, int]:
+    return unit_of([d.mean, d.adjusted.get("p99"), d.max])
+
+
+def _sure(d: Distribution) -> list[str]:
+    """A row for under the metric's: between which bounds p50 and p99, adjusted, are."""
+    if not d.intervals.keys() & {"p50", "p99"}:
+        return []
+    n = "" if d.n_effective is None else f"eff. {d.n_effective:,.0f}"
+    _, scale, places = _unit(d)
+    p50, p99 = (_between(d.intervals.get(key), scale, places) for key in ("p50", "p99"))
+    return [SURE, "", n, "", p50, "", "", p99, ""]
+
+
+def _between(interval: Interval | None, scale: float, places: int) -> str:
+    if interval is None:
         return ""
-    told = [f"{key} {_between(i)}" for key, i in known.items() if i.decided]
-    unclear = [key for key, i in known.items() if not i.decided]
-    if d.n_effective is not None:
-        told.append(f"effective n = {d.n_effective:,.0f}")
-    if unclear:
-        told.append(f"{' and '.join(unclear)} undecided")
-    return f"{name}: {', '.join(told)}."
-
-
-def _between(interval: Interval) -> str:
-    low, high = ("> max" if bound is None else duration(bound) for bound in (interval.low, interval.high))
-    return high if interval.low is None else f"{low} to {high}"
+    if not interval.decided:
+        return UNDECIDED
+    low, high = (
+        None if bound is None else number(bound * scale, places) for bound in (interval.low, interval.high)
+    )
+    if high is None:
+        return "> max" if low is None else f"≥ {low}"
+    return f"{low}–{high}"
 
 
 def next_steps(s: Summary) -> list[str]:

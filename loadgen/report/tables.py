@@ -14,6 +14,8 @@ SOURCES = {
 }
 FEW = 100  # below so many samples the p99 lies between the two largest
 FEW_MARK = "~"
+SURE = "  95 %"
+UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,13 @@ def marks(rows: list[list[str]]) -> list[str]:
         )
     if any(cell.startswith(FEW_MARK) for cell in cells):
         said.append(f"{FEW_MARK}: fewer than {FEW} samples: this p99 is nearly the maximum.")
+    if SURE in cells:
+        said.append(
+            "95 %: between which bounds the p50 and the p99, both adjusted, are; ≥: it may lie beyond the "
+            "largest value; eff.: as many independent ones would tell as much."
+        )
+    if UNDECIDED in cells:
+        said.append(f"{UNDECIDED}: too few are independent to tell.")
     if UNDEFINED in cells:
         said.append(f"{UNDEFINED}: undefined.")
     return said

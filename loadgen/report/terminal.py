@@ -14,6 +14,7 @@ from loadgen.report import (
     engine_view,
     gate_view,
     grid_view,
+    histogram,
     plan_bars,
     plan_picture,
     plan_view,
@@ -77,10 +78,13 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     _doubts(console, summary)
     for table in summary_view.tables(summary):
         _table(console, table)
+        if table.title.startswith(summary_view.LATENCY):
+            _shapes(console, summary)
     _list(console, "Next", summary_view.next_steps(summary))
     if folder is not None:
         files = "summary.json every figure, records.jsonl every request, vllm.json in vLLM's definitions"
-        _list(console, "Files", [str(folder), files])
+        page = f"loadgen report {folder} --html FILE: pictures, as one page"
+        _list(console, "Files", [str(folder), files, page])
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -187,6 +191,14 @@ def print_tables(tables: list[Table], console: Console) -> None:
     signs.allow(console.file)
     for table in tables:
         _table(console, table)
+
+
+def _shapes(console: Console, summary: Summary) -> None:
+    if not (lines := histogram.lines(summary)):
+        return
+    _title(console, histogram.title(summary))
+    for line in lines:
+        console.out(line, highlight=False)
 
 
 def _doubts(console: Console, summary: Summary) -> None:

@@ -60,3 +60,12 @@ def test_a_link_or_mention_in_server_text_is_only_text() -> None:
     assert escape("see http://evil.example @maintainers <script>") == (
         "see http\\://evil.example \\@maintainers \\<script\\>"
     )
+
+
+def test_pictures_are_shown_by_title_and_path() -> None:
+    """A title is only text, and a path with spaces or brackets is still one."""
+    text = summary_markdown(summary(), {"TTFT [by] due": "pictures/a b(1).svg"})
+    assert "## Pictures\n" in text
+    assert "**TTFT \\[by\\] due**" in text
+    assert "![TTFT \\[by\\] due](pictures/a%20b%281%29.svg)" in text
+    assert "## Pictures" not in summary_markdown(summary())
