@@ -106,7 +106,7 @@ def _spec(rows: list[str], inks: Mapping[str, str], bounds: tuple[float, float])
     base = alt.Chart(alt.NamedData("ratios")).encode(
         y=y,
         yOffset=alt.YOffset("variant:N", sort=[*inks], scale=alt.Scale(paddingOuter=0.3)),
-        color=colour("variant", inks),
+        color=colour("variant", inks).legend(symbolOpacity=1),
         tooltip=[
             alt.Tooltip("figure:N"),
             alt.Tooltip("variant:N"),

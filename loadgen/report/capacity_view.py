@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from loadgen.report.figures import INFINITE, UNDEFINED, number, percent
 from loadgen.report.slo_view import figure
@@ -99,7 +99,7 @@ def _late(p: Probe, value_s: float | None, scale: float) -> str:
 
 def picture(found: Capacity, columns: int) -> list[str]:
     """The figure that limits, by load, logarithmic: a letter a load."""
-    title, field = _limiting(found)
+    title, field, _ = drawn(found)
     points = [(p.load, value, MARKS[p.verdict]) for p in found.probes if (value := getattr(p, field))]
     if len(points) < 2:
         return []
@@ -125,17 +125,29 @@ def _place(value: float, low: float, high: float, cells: int) -> int:
     return round((cells - 1) * log(value / low) / log(high / low)) if high > low else 0
 
 
-def _limiting(found: Capacity) -> tuple[str, str]:
-    """The figure to draw: that of the metric which is limited."""
+class Drawn(NamedTuple):
+    """What is drawn by load: how it is called, which field of a Probe, and its limit where it has one."""
+
+    title: str
+    field: str
+    limit_s: float | None = None
+
+
+def drawn(found: Capacity) -> Drawn:
+    """That of the metric which is limited."""
     limiting = next((r.slo for p in found.probes for r in p.slos if r.name == found.limiting), found.limiting)
     try:
         slo = parse(limiting or "")
     except ValueError:
-        return "E2E p99", "e2e_p99_s"
-    metrics = [*slo.limits] if isinstance(slo, Within) else []
-    metrics = [slo.metric] if isinstance(slo, AllWithin | Mean) else metrics
-    if "ttft" in metrics:
-        return "TTFT p99", "ttft_p99_s"
-    if metrics and metrics[0] in POOLED:
-        return "ITL p99", "itl_p99_s"
-    return "E2E p99", "e2e_p99_s"
+        return Drawn("E2E p99", "e2e_p99_s")
+    limits: dict[str, float | None] = {}
+    if isinstance(slo, Within):
+        limits = {name: None if limit.per_token_s else limit.value for name, limit in slo.limits.items()}
+    elif isinstance(slo, AllWithin | Mean):
+        limits = {slo.metric: slo.limit_s}
+    if "ttft" in limits:
+        return Drawn("TTFT p99", "ttft_p99_s", limits["ttft"])
+    pooled = next(iter(limits), None)
+    if pooled in POOLED:
+        return Drawn("ITL p99", "itl_p99_s", limits[pooled])
+    return Drawn("E2E p99", "e2e_p99_s", limits.get("e2e"))
