@@ -135,7 +135,8 @@ def lines(
         shape=alt.Shape(f"{by}:N", scale=shapes, title=None)
     )
     drawn = alt.layer(line.add_params(zoom), points)
-    return _picture(words, drawn, place, by, {"lines": rows, "published": published})
+    of_curve = {"fill": alt.Fill(f"{by}:N", scale=alt.Scale(**_scale_of(names)), legend=None)}
+    return _picture(words, drawn, place | of_curve, by, {"lines": rows, "published": published})
 
 
 def _picture(
@@ -145,7 +146,7 @@ def _picture(
 
     if data["published"] is not None:
         diamonds = alt.Chart(alt.NamedData(f"{words.name}-published")).mark_point(
-            shape="diamond", filled=True, size=110, opacity=1, fill=ink("ink"), stroke=ink("paper")
+            shape="diamond", filled=True, size=110, opacity=1, fill=ink("ink"), stroke=ink("ink")
         )
         drawn = alt.layer(drawn, diamonds.encode(**place))
     names = _names(next(rows for rows in data.values() if rows is not None), by)
@@ -168,6 +169,10 @@ def _names(rows: Columns, field: str) -> list[str]:
 
 def _inks(names: Sequence[str]) -> dict[str, str]:
     return {name: series(place) for place, name in enumerate(names)}
+
+
+def _scale_of(names: Sequence[str]) -> dict[str, Any]:
+    return {"domain": [*names], "range": [ink(each) for each in _inks(names).values()]}
 
 
 def _colour(by: str, names: Sequence[str]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from loadgen.charts.picture import Picture
@@ -17,7 +17,7 @@ Family = Mapping[str, Mapping[float, float | None]]
 class Titles(NamedTuple):
     """Of a picture: its file's name, what it shows, what there is to see, its axes with their units.
 
-    `least`: where a logarithmic axis of y begins; None: it is linear.
+    `least`: where a logarithmic axis of y begins; None: it is linear. `ticks`: of x, then logarithmic.
     """
 
     name: str
@@ -26,11 +26,13 @@ class Titles(NamedTuple):
     x: str
     y: str
     least: float | None = None
+    ticks: Sequence[float] = ()
 
 
 def drawn(titles: Titles, ours: Family, published: Family | None = None) -> Picture:
     """Ours as lines, published figures as diamonds."""
-    x, y = Axis("x", titles.x), Axis("y", titles.y, least=titles.least)
+    spread = (titles.ticks[0] / 1.25, titles.ticks) if titles.ticks else (None, None)
+    x, y = Axis("x", titles.x, *spread), Axis("y", titles.y, least=titles.least)
     words = Words(titles.name, titles.title, titles.says, table(titles, ours, published))
     return lines(words, x, y, "curve", _rows(ours), _rows(published) if published else None)
 
