@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from itertools import accumulate, islice, pairwise
+from itertools import pairwise
 from operator import attrgetter
 from typing import Annotated, Any, Literal, Self
 
@@ -122,9 +122,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
 
 
 OUTCOMES = tuple(Outcome)
-# Records that are whole at one time: their gaps are Python's integers, of 32 bytes each, and of more records
-# than this the garbage collector would look through all of those again and again.
-_BATCH = 128
+_BATCH = 1024
 _BLOCK_GAPS = 2**17
 _GROUPED = (("gaps_us", "gap_start"), ("event_tokens", "event_start"))
 
@@ -186,23 +184,18 @@ class Records:
     @classmethod
     def from_records(cls, records: Iterable[RequestRecord]) -> Self:
         """The columns of `records`. Raises ValueError, naming the row, for gaps or counts that cannot be."""
-        rest, batches = iter(records), [_columns([], {})]
-        gaps, events = array("I"), array("I")
-        seen: dict[Any, Any] = {}
-        while batch := list(islice(rest, _BATCH)):
-            for record in batch:
-                _flatten(record, gaps, events)
-            batches.append(_columns(batch, seen))
-        columns = {name: _joined([b.pop(name) for b in batches]) for name in [*batches[0]]}
-        starts: dict[str, Any] = {
-            f"{name}_start": _starts(columns.pop(f"{name}_count")) for name in ("gap", "event")
-        }
-        return cls(
-            **columns,
-            **starts,
-            gaps_us=np.frombuffer(gaps, np.uint32),
-            event_tokens=np.frombuffer(events, np.uint32),
-        )
+        flat, rows, seen = _Flat(), list[tuple[Any, ...]](), dict[Any, Any]()
+        columns: dict[str, Any] = {n: array(kind) for n, kind in _KINDS.items()} | {n: [] for n in _LISTS}
+        for record in records:
+            flat.add(record)
+            rows.append(_read(record))
+            if len(rows) == _BATCH:
+                _extend(columns, rows, seen)
+                rows.clear()
+        _extend(columns, rows, seen)
+        for name, column in (columns | flat.columns()).items():
+            columns[name] = np.frombuffer(column, column.typecode) if isinstance(column, array) else column
+        return cls(**columns)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -211,7 +204,7 @@ class Records:
         for name in (f.name for f in fields(cls)):
             each = [getattr(part, name) for part in parts]
             if name in ("gap_start", "event_start"):
-                columns[name] = _starts(np.concatenate([np.diff(starts) for starts in each]).tolist())
+                columns[name] = _starts(np.concatenate([np.diff(starts) for starts in each]))
             else:
                 columns[name] = _joined(each)
         return cls(**columns)
@@ -230,7 +223,7 @@ class Records:
             first, end = starts[:-1][places], starts[1:][places]
             each = [values[a:b] for a, b in zip(first.tolist(), end.tolist(), strict=True)]
             columns[flat] = np.concatenate([values[:0], *each])
-            columns[start] = _starts((end - first).tolist())
+            columns[start] = _starts(end - first)
         return replace(self, **columns)
 
     def only(self, rows: Mask) -> Self:
@@ -303,42 +296,68 @@ class Records:
         return np.where(np.isnan(self.output_tokens), self.events, self.output_tokens)
 
 
-def _flatten(record: RequestRecord, gaps: array[int], events: array[int]) -> None:
-    try:
-        gaps.fromlist(record.gaps_us)
-        if isinstance(record.event_tokens, list):
-            events.fromlist(record.event_tokens)
-    except OverflowError:
-        raise ValueError(f"row {record.index}: a gap or a token count is negative or too large") from None
-    if isinstance(record.event_tokens, int) and record.event_tokens != 1:
-        raise ValueError(f"row {record.index}: event_tokens is null, 1 or a list")
-    events_seen = 0 if record.first_token_s is None else len(record.gaps_us) + 1
-    if isinstance(record.event_tokens, list) and len(record.event_tokens) != events_seen:
-        raise ValueError(f"row {record.index}: event_tokens does not have one entry for each token event")
+class _Flat:
+    """Columns of what a row has many of. Added row by row, so that no more of them are Python's integers."""
+
+    def __init__(self) -> None:
+        self._gaps_us, self._gap_count = array("I"), array("q")
+        self._event_tokens, self._event_count, self._per_event = array("I"), array("q"), array("b")
+
+    def add(self, record: RequestRecord) -> None:
+        """Raises ValueError, naming the row, for gaps or counts that cannot be."""
+        gaps_us, tokens = record.gaps_us, record.event_tokens
+        listed = tokens if isinstance(tokens, list) else []
+        try:
+            self._gaps_us.fromlist(gaps_us)
+            self._event_tokens.fromlist(listed)
+        except OverflowError:
+            raise ValueError(f"row {record.index}: a gap or a token count is negative or too large") from None
+        if tokens is listed:
+            if len(listed) != (0 if record.first_token_s is None else len(gaps_us) + 1):
+                raise ValueError(
+                    f"row {record.index}: event_tokens does not have one entry for each token event"
+                )
+        elif tokens not in (None, 1):
+            raise ValueError(f"row {record.index}: event_tokens is null, 1 or a list")
+        self._gap_count.append(len(gaps_us))
+        self._event_count.append(len(listed))
+        self._per_event.append(-1 if tokens is listed else 0 if tokens is None else 1)
+
+    def columns(self) -> dict[str, Any]:
+        return {
+            "gaps_us": self._gaps_us,
+            "gap_start": _starts(np.frombuffer(self._gap_count, np.int64)),
+            "per_event": self._per_event,
+            "event_tokens": self._event_tokens,
+            "event_start": _starts(np.frombuffer(self._event_count, np.int64)),
+        }
 
 
-def _columns(batch: list[RequestRecord], seen: dict[Any, Any]) -> dict[str, Any]:
-    """The columns of some rows. `seen`: texts that rows have in common are kept once."""
-    listed = [r.event_tokens for r in batch]
-    return {
-        "index": np.array([r.index for r in batch], np.int64),
-        "phase": np.array([_PHASES[r.phase] for r in batch], np.uint8),
-        "outcome": np.array([_CODES[r.outcome] for r in batch], np.uint8),
-        "gap_count": [len(r.gaps_us) for r in batch],
-        "event_count": [len(e) if isinstance(e, list) else 0 for e in listed],
-        "retries": np.array([len(r.retried) for r in batch], np.int64),
-        "per_event": np.array([-1 if isinstance(e, list) else e or 0 for e in listed], np.int8),
-        **{name: np.array(list(map(attrgetter(name), batch)), np.float64) for name in _NUMBERS},
-        "request_id": [r.request_id for r in batch],
-        "warnings": [seen.setdefault(warnings, warnings) for warnings in (tuple(r.warnings) for r in batch)],
-        **{name: [seen.setdefault(text, text) for text in map(attrgetter(name), batch)] for name in _TEXTS},
-    }
+def _extend(columns: dict[str, Any], rows: list[tuple[Any, ...]], seen: dict[Any, Any]) -> None:
+    """Add what was read of some rows. `seen`: texts that rows have in common are kept once."""
+    for name, values in zip(_READ, zip(*rows, strict=True), strict=False):  # of no row there are no columns
+        if name in _FLOATS:
+            columns[name].frombytes(np.array(values, np.float64).tobytes())
+        elif name in _MADE:
+            columns[name].extend(map(_MADE[name], values))
+        elif name in _TEXTS:
+            columns[name].extend(map(seen.setdefault, values, values))
+        elif name == "warnings":
+            every = [*map(tuple, values)]
+            columns[name].extend(map(seen.setdefault, every, every))
+        else:
+            columns[name].extend(values)
 
 
-_NUMBERS = [field.name for field in fields(Records) if field.type == "Floats"]
-_TEXTS = [field.name for field in fields(Records) if field.type == "list[str | None]"]
 _PHASES = {phase.name.lower(): phase.value for phase in Phase}
 _CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+_FLOATS = [field.name for field in fields(Records) if field.type == "Floats"]
+_TEXTS = [field.name for field in fields(Records) if field.type == "list[str | None]"]
+_LISTS = ["request_id", "warnings", *_TEXTS]
+_KINDS = dict.fromkeys(_FLOATS, "d") | {"index": "q", "phase": "B", "outcome": "B", "retries": "q"}
+_MADE = {"phase": _PHASES.__getitem__, "outcome": _CODES.__getitem__, "retries": len}
+_READ = [*_KINDS, *_LISTS]
+_read = attrgetter(*("retried" if name == "retries" else name for name in _READ))
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -347,5 +366,5 @@ def _joined(parts: list[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def _starts(counts: list[int]) -> NDArray[np.int64]:
-    return np.fromiter(accumulate(counts, initial=0), np.int64, len(counts) + 1)
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
