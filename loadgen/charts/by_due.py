@@ -30,6 +30,7 @@ from loadgen.stats.metrics import span_s
 from loadgen.stats.quantiles import adjusted
 
 MOST_POINTS = 20_000  # beyond, how many there are in each cell
+_FEW = 3_000  # with so many points, each is smaller
 _CELLS = (100, 50)  # of time, of latency
 _SHAPES = {"ok": "circle", "rejected": "square", "failed": "cross", "aborted": "triangle-up"}
 _QUANTILES = (50, 99)
@@ -101,7 +102,7 @@ def _pointed(ended: dict[str, str], points: Columns) -> list[Any]:
     }
     points = (
         alt.Chart(alt.NamedData("requests"))
-        .mark_point(filled=True, size=16)
+        .mark_point(filled=True, size=24 if len(points["due_s"]) < _FEW else 7)
         .encode(
             y=latency("y", "ttft_s", "TTFT", [points]),
             tooltip=[*said, alt.Tooltip("ttft_s:Q", title="TTFT, s")],

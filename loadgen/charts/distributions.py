@@ -158,7 +158,7 @@ def _counted_gaps(r: Records, metric: str) -> tuple[Floats, Counts]:
         gaps_s, times = gap_columns(some, metric)
         gaps_us = np.rint(gaps_s * 1e6).astype(np.int64)
         short = gaps_us < _WHOLE_US
-        np.add.at(counts, gaps_us[short], times[short])
+        np.add.at(counts, gaps_us[short], times[short].astype(np.int64))  # of one type, or it is slow
         longer.append(np.array([gaps_us[~short], times[~short]], np.int64))
     rare = np.concatenate(longer, axis=1)
     rare = rare[:, np.argsort(rare[0])]

@@ -83,7 +83,7 @@ class _Seen:
         instants_us = _instants_us(r)
         place = self.time.of(instants_us / 1e6)
         np.add.at(self.counts, place * _CELLS + _height(r.gaps_us), 1)
-        np.maximum.at(self.longest_us, place, r.gaps_us)
+        np.maximum.at(self.longest_us, place, r.gaps_us.astype(np.int64))  # of one type, or it is slow
         self._keep_largest(r, instants_us)
         self.rows += len(r)
 

@@ -83,6 +83,7 @@ CONFIG: dict[str, Any] = {
         "tickColor": ink("faint"),
         "gridColor": ink("grid"),
         "labelFontSize": 11,
+        "labelSeparation": 5,
         "titleFontSize": 11,
     },
     "legend": {
