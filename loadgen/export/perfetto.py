@@ -24,7 +24,7 @@ MOST = 100_000  # requests: beyond, the viewers no longer move
 Event = dict[str, Any]
 
 _PID = 1
-_NEVER = 1  # the thread on which those are marked that were never on their way
+_NEVER = 1  # the thread on which those are marked that took no time
 _FIRST_LANE = 2
 
 
@@ -42,7 +42,7 @@ def events(run: Run) -> Iterator[Event]:
     """Trace events, `ts` in microseconds from the start of the run; what is counted comes last."""
     title = f"{run.header.run_id}, {SOURCES[run.header.source]}"
     yield _about("process_name", _NEVER, name=title)
-    yield from _thread(_NEVER, "never started")
+    yield from _thread(_NEVER, "refused at once, or never started")
     r = run.records.at(np.lexsort((run.records.index, run.records.due_s))[:MOST])
     end_s = np.fmax(r.ended_s, r.last_token_s)
     yield from _requests(r, end_s.tolist())

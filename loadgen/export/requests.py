@@ -14,6 +14,7 @@ import msgspec
 from loadgen.plan import Phase
 from loadgen.records import Floats, PhaseName, Records, RequestRecord
 from loadgen.run import RunHeader, each, load
+from loadgen.scenario import ScenarioError
 from loadgen.stats.metrics import per_request, span_s
 from loadgen.stats.warmup import settled
 
@@ -48,12 +49,16 @@ def requests(folder: Path) -> tuple[RunHeader, Iterator[Block]]:
     `phase` is that by which the summary counts: what `warmup: auto` or an early end made of it.
     """
     header, records = each(folder)
-    return header, _blocks(_as_counted(folder, header, records))
+    return header, _blocks(folder, _as_counted(folder, header, records))
 
 
-def _blocks(records: Iterator[RequestRecord]) -> Iterator[Block]:
+def _blocks(folder: Path, records: Iterator[RequestRecord]) -> Iterator[Block]:
     while some := list(islice(records, BLOCK)):
-        yield Block(some, {name: _listed(values) for name, values in measured(some).items()})
+        try:
+            found = measured(some)
+        except ValueError as problem:
+            raise ScenarioError(f"{folder / 'records.jsonl'}: {problem}") from None
+        yield Block(some, {name: _listed(values) for name, values in found.items()})
 
 
 def measured(records: Sequence[RequestRecord]) -> dict[str, Floats]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,7 +31,13 @@ def write_csv(folder: Path, file: BinaryIO) -> int:
     """
     header, blocks = requests(folder)
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    table = csv.writer(text, lineterminator="\n")
+    try:
+        return _write_rows(header, blocks, csv.writer(text, lineterminator="\n"))
+    finally:
+        text.detach()  # else it would close the file, which may be stdout
+
+
+def _write_rows(header: RunHeader, blocks: Iterable[Block], table: Any) -> int:
     table.writerow(HEADS)
     whose = [harmless(value) for value in _whose(header)]
     count = 0
@@ -37,7 +45,6 @@ def write_csv(folder: Path, file: BinaryIO) -> int:
         columns = [_cells(column.of(block.records), column.kind) for column in COLUMNS]
         table.writerows((*whose, *row) for row in zip(*columns, *block.metrics.values(), strict=True))
         count += len(block.records)
-    text.detach()  # flushed; the file stays open
     return count
 
 
@@ -51,6 +58,7 @@ def _cells(values: list[Any], kind: str) -> list[Any]:
     return [None if value is None else harmless(value) for value in values]
 
 
+@lru_cache(256)  # most columns hold few texts
 def harmless(text: str) -> str:
     """On one line, without marks that are not seen, and no formula."""
     shown = clean(text, _LONGEST)

@@ -109,6 +109,17 @@ def test_a_run_that_cannot_be_read_leaves_what_was_there(run: Path, tmp_path: Pa
     assert {p.name for p in tmp_path.iterdir()} == {"run", "a.csv"}
 
 
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_stdout_is_left_open_whatever_is_wrong(run: Path, name: str) -> None:
+    """What is said afterwards still has a place to go."""
+    with (run / "records.jsonl").open("a") as file:
+        file.write("{}\n")
+    out = io.BytesIO()
+    with pytest.raises(ScenarioError):
+        FORMATS[name].write(run, out)
+    assert not out.closed
+
+
 def test_the_shell_sees_2_for_a_mistake_and_0_for_an_export(run: Path, tmp_path: Path) -> None:
     """Through the real process, warnings being errors; into a pipe, too."""
     wrong = loadgen("export", run, "a.xlsx", cwd=tmp_path)

@@ -79,3 +79,10 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
         file.write('{"index": "six"}\n')
     with pytest.raises(ScenarioError, match=r"records\.jsonl:6: "):
         list(requests(folder)[1])
+
+
+def test_a_record_that_cannot_be_is_named(tmp_path: Path) -> None:
+    """A line that can be read, of two tokens in each event: only one, or a list, can be."""
+    folder = kept(tmp_path / "r", [*ROWS, ok(9, 9.0, event_tokens=2)])
+    with pytest.raises(ScenarioError, match=r"records\.jsonl: row 9: event_tokens is null, 1 or a list"):
+        list(requests(folder)[1])
