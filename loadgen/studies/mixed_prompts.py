@@ -20,14 +20,15 @@ ENGINE: Knobs = {"max_sequences": 64, "cost": COST}
 PROMPTS = {"kind": "empirical", "values": [256, 512, 1024, 4096, 8192], "weights": [30, 30, 20, 12, 8]}
 OUTPUTS = {"kind": "truncated_exponential", "mean": 128, "cap": 512}
 
-TTFT_P50, TTFT_P99, TPOT_P99 = "ttft_p50_s", "ttft_p99_s", "tpot_p99_s"
-ITL_P99, STALL_P99, STALLED, TOKENS = "itl_p99_s", "stall_p99_s", "stalled_share", "tokens_per_s"
+TTFT_P50, TTFT_P99, TPOT_P99, E2E_P50 = "ttft_p50_s", "ttft_p99_s", "tpot_p99_s", "e2e_p50_s"
+ITL_P99, STALL_P99, STALLED = "itl_p99_s", "stall_p99_s", "stalled_share"
 QUANTILES = {
     TTFT_P50: ("ttft_s", "p50"),
     TTFT_P99: ("ttft_s", "p99"),
     ITL_P99: ("itl_s", "p99"),
     TPOT_P99: ("tpot_s", "p99"),
     STALL_P99: ("longest_stall_s", "p99"),
+    E2E_P50: ("e2e_s", "p50"),
 }
 TITLES = {
     TTFT_P50: "TTFT p50",
@@ -35,8 +36,8 @@ TITLES = {
     ITL_P99: "ITL p99",
     TPOT_P99: "TPOT p99",
     STALL_P99: "Longest stall p99",
+    E2E_P50: "E2E p50",
     STALLED: f"Requests that stalled for more than {STALL_S * 1e3:g} ms",
-    TOKENS: "Throughput",
 }
 CONDITIONS = [
     Condition("model", "–", "Mistral-7B, 16-bit, as a roofline"),
