@@ -16,12 +16,16 @@ def bins(
 ) -> list[tuple[float, int]]:
     """Each bin's upper edge, in units of `scale`, and how many of ascending `values` it holds.
 
-    The edges grow by a factor, the last is the largest value; what lies far below that is in the first.
+    The edges grow by a factor, the last is the largest value; the hundredth that is least, and what lies far
+    below the largest, is in the first.
     `within`: how many are at most as large as each of `values`, where one stands for several.
     """
     if not len(values):
         return []
-    edges = _edges(values)
+    low = values[
+        len(values) // 100 if within is None else np.searchsorted(within, within[-1] // 100, "right")
+    ]
+    edges = _edges(values, float(low))
     places = np.searchsorted(values, edges, side="right")
     if within is not None:
         places = np.where(places > 0, within[places - 1], 0)
@@ -29,8 +33,8 @@ def bins(
     return [(float(edge / scale), int(count)) for edge, count in zip(edges, counts, strict=True)]
 
 
-def _edges(values: NDArray[Any]) -> NDArray[Any]:
-    low, high = float(values[0]), float(values[-1])
+def _edges(values: NDArray[Any], low: float) -> NDArray[Any]:
+    high = float(values[-1])
     if high <= 0 or low == high:
         return values[-1:]
     grown = np.geomspace(max(low, high / REACH), high, MOST + 1)[1:-1]

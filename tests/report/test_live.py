@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+from collections import Counter
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -34,12 +35,16 @@ class Tty(io.StringIO):
         return True
 
 
-async def watched(console: Console, monkeypatch: pytest.MonkeyPatch, title: str = "static") -> None:
+async def watched(
+    console: Console, monkeypatch: pytest.MonkeyPatch, title: str = "static", of: Counters | None = None
+) -> None:
     """Watch for a few frames, then cancel as a caller does."""
     monkeypatch.setattr(live, "FRAME_S", 0.001)
     monkeypatch.setattr(live, "LINE_S", 0.001)
     ticks = count()
-    task = asyncio.create_task(watch(counts(), 1000, console, now=lambda: float(next(ticks)), title=title))
+    task = asyncio.create_task(
+        watch(of or counts(), 1000, console, now=lambda: float(next(ticks)), title=title)
+    )
     await asyncio.sleep(0.02)
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -167,6 +172,19 @@ async def test_a_terminal_gets_frames_and_its_cursor_back(monkeypatch: pytest.Mo
     assert text.count("420 of 1,000 offered") >= 2
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     assert "\n" in text[text.rindex("client ok") :]
+
+
+@pytest.mark.parametrize(("no_color", "red"), [({}, True), ({"NO_COLOR": "1"}, False)])
+async def test_errors_are_red_unless_no_colour_is_wished_for(
+    no_color: dict[str, str], red: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the usual variable."""
+    out = Tty()
+    environ = {"TERM": "xterm-256color"} | no_color
+    bad = counts(errors=Counter(broken=2))
+    await watched(Console(file=out, width=80, _environ=environ), monkeypatch, of=bad)
+    assert "2 broken" in out.getvalue()
+    assert ("\x1b[31m" in out.getvalue()) is red
 
 
 async def test_a_quiet_console_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
