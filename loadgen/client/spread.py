@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 PER_OCTAVE = 8  # bins between a duration and its double: a percentile is off by 4 % at most
 BINS = 56 * PER_OCTAVE  # as far as microseconds go where nanoseconds have 64 bits
 
 
+@dataclass(slots=True)
 class Spread:
     """How many durations fell into each bin. Sums and differences of spreads are spreads."""
 
-    __slots__ = ("bins",)
-
-    def __init__(self, bins: Sequence[int] | None = None) -> None:
-        self.bins = [0] * BINS if bins is None else list(bins)
+    bins: list[int] = field(default_factory=lambda: [0] * BINS)
 
     def __add__(self, other: Spread) -> Spread:
         return Spread([a + b for a, b in zip(self.bins, other.bins, strict=True)])
@@ -23,7 +21,7 @@ class Spread:
         return Spread([a - b for a, b in zip(self.bins, other.bins, strict=True)])
 
     def copy(self) -> Spread:
-        return Spread(self.bins)
+        return Spread(self.bins[:])
 
     def count(self, us: int) -> None:
         """One duration, in whole microseconds. Called for every token event."""

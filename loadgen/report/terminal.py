@@ -341,7 +341,8 @@ def _narrowed(table: Table, width: int) -> Table:
         table = replace(table, columns=columns, rows=rows)
     if gone := [column.head for column in whole.columns if column not in table.columns]:
         between = "; " if any("," in head for head in gone) else ", "
-        table = replace(table, notes=[*table.notes, f"left out for width: {between.join(gone)}."])
+        still = [note for note in table.notes if note.partition(":")[0] not in gone]
+        table = replace(table, notes=[*still, f"left out for width: {between.join(gone)}."])
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from dataclasses import replace
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from loadgen.client import Counters, Stop, fleet
 from loadgen.client.job import Job
+from loadgen.client.spread import Spread
 from loadgen.client.worker import Start, Word, framed, hear
 from loadgen.merging import merged_health
 from loadgen.run import Health
@@ -111,3 +113,21 @@ def test_processes_that_cannot_be_started_are_told(monkeypatch: pytest.MonkeyPat
     unread = cast("Job", None)
     with pytest.raises(ScenarioError, match="of 2 client processes only 0 could be started: Too many open"):
         asyncio.run(fleet.run(unread, 2, on_start=lambda _: None, counters=Counters(), stop=Stop()))
+
+
+def test_what_the_processes_counted_becomes_one_count() -> None:
+    """Sums, of errors and durations too; of lags the worst, and the latest word of each process counts."""
+    whole = Counters()
+    several = fleet._Fleet(cast("Job", None), lambda _: None, whole)
+    several.workers = [fleet._Worker(cast("Any", None)) for _ in range(2)]
+    ttfts_us = (90_000, 80_000, 10_000)
+    told = [Counters(sent=n, lag_s=n / 1e3, errors=Counter(broken=n, empty=n - 1)) for n in (1, 2, 3)]
+    for one, ttft_us in zip(told, ttfts_us, strict=True):
+        one.ttft.count(ttft_us)
+    for k, one in ((0, told[0]), (1, told[1]), (0, told[2])):
+        several._heard(several.workers[k], one)
+    assert (whole.sent, whole.lag_s, whole.errors) == (5, 0.003, {"broken": 5, "empty": 3})
+    expected = Spread()
+    for ttft_us in ttfts_us[1:]:
+        expected.count(ttft_us)
+    assert whole.ttft == expected

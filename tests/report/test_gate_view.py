@@ -54,6 +54,7 @@ def test_a_gate_fits_its_page(columns: int) -> None:
         *(["3.1"] if columns == 120 else []),
         "FAIL",
     ]
+    assert ("detectable: the least" in page) is (columns == 120)
 
 
 def test_the_verdict_stands_first_and_what_is_wrong_next() -> None:
