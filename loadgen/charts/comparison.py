@@ -148,7 +148,7 @@ def _says(comparison: Comparison, names: Mapping[str, str]) -> str:
         if ratio is not None and name != comparison.baseline
     ]
     said = f"{row.label}, {row.better} is better, to {names[comparison.baseline]}: {'; '.join(told)}."
-    if any(side.source == "virtual" for side in comparison.variants.values()):
+    if any("(SIMULATED)" in names[name] for name in row.ratios if name != comparison.baseline):
         said += " Hollow marks are simulated."
     return said
 
