@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from loadgen.plan import Phase
-from loadgen.records import Floats, PhaseName, Records, RequestRecord
+from loadgen.records import Floats, Records, RequestRecord
 from loadgen.run import RunHeader, each, load
 from loadgen.scenario import ScenarioError
 from loadgen.stats.metrics import per_request, span_s
@@ -79,11 +79,7 @@ def _as_counted(folder: Path, header: RunHeader, records: Iterator[RequestRecord
     if not auto and header.ended_early is None:
         yield from records
         return
-    names: dict[int, PhaseName] = {
-        Phase.WARMUP: "warmup",
-        Phase.MEASURED: "measured",
-        Phase.TAIL: "tail",
-    }
+    names: dict[int, Any] = {phase: phase.name.lower() for phase in Phase}
     for record, phase in zip(records, settled(load(folder)).records.phase.tolist(), strict=True):
         record.phase = names[phase]
         yield record
