@@ -239,9 +239,9 @@ class Records:
         """All rows in order, some at a time, so that what is computed of each gap needs little memory."""
         inner = np.searchsorted(self.gap_start, np.arange(_BLOCK_GAPS, self.gap_start[-1], _BLOCK_GAPS))
         for first, end in pairwise([0, *inner.tolist(), len(self)]):
-            yield self.between(first, end)
+            yield self._between(first, end)
 
-    def between(self, first: int, end: int) -> Self:
+    def _between(self, first: int, end: int) -> Self:
         """Rows `first` to before `end`, whose numbers are not copied."""
         columns: dict[str, Any] = {f.name: getattr(self, f.name)[first:end] for f in fields(self)}
         for flat, start in _GROUPED:

@@ -100,8 +100,8 @@ def gaps_in_blocks(r: Records, metric: str) -> tuple[Counted, Blocks]:
     block_of = np.zeros(len(r), np.int64)  # rows that are not offered have no gaps that count
     block_of[rows] = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts)) if len(cuts) > 1 else 0
     tally, binned = Tally(), Binned(len(cuts) - 1)
-    for block, some in _of_blocks(r, block_of):
-        found_us = Counted.of(_gaps_us(some, metric))
+    for block, gaps_us in _by_block(r, metric, block_of):
+        found_us = Counted.of(gaps_us)
         tally.add(found_us)
         if len(cuts) > 1:
             binned.add(block, found_us)
@@ -109,8 +109,8 @@ def gaps_in_blocks(r: Records, metric: str) -> tuple[Counted, Blocks]:
     return tally.counted(), binned.blocks(late)
 
 
-def _of_blocks(r: Records, block_of: NDArray[np.int64]) -> Iterator[tuple[int, Records]]:
-    """All rows, some at a time, and which block they are of."""
+def _by_block(r: Records, metric: str, block_of: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """All gaps that count, some at a time, and which block they are of."""
     first = 0
     for some in r.blocks():
         whose = block_of[first : first + len(some)]
@@ -118,20 +118,24 @@ def _of_blocks(r: Records, block_of: NDArray[np.int64]) -> Iterator[tuple[int, R
         if (whose[1:] < whose[:-1]).any():
             order = np.argsort(whose, kind="stable")
             some, whose = some.at(order), whose[order]
-        ends = np.flatnonzero(np.diff(whose, append=-1)) + 1
-        for start, end in pairwise([0, *ends.tolist()]):
-            yield int(whose[start]), some.between(start, end)
+        gaps_us, of_row = _gaps_us(some, metric)
+        last = np.flatnonzero(np.diff(whose, append=-1))
+        cuts = [0, *np.cumsum(of_row)[last].tolist()]
+        for block, (start, end) in zip(whose[last].tolist(), pairwise(cuts), strict=True):
+            yield block, gaps_us[start:end]
 
 
-def _gaps_us(r: Records, metric: str) -> NDArray[Any]:
-    """Each gap, as often as it counts; of ITL, each token's: a gap is shared by those of its later event."""
-    if metric == "chunk_gap":
-        return gaps_of(r, r.answered)
-    single, listed = _of_known_tokens(r, r.answered)
-    if not listed.any():
-        return gaps_of(r, single)
-    tokens = _later_tokens(r, listed)
-    return np.concatenate([gaps_of(r, single), np.repeat(gaps_of(r, listed) / tokens, tokens)])
+def _gaps_us(r: Records, metric: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Each gap as often as it counts, and how many are of each row. Of ITL it is each token's: a gap is
+    shared by the tokens of its later event.
+    """
+    rows = r.answered
+    if metric == "itl":
+        rows, listed = _of_known_tokens(r, rows)
+        if listed.any():
+            _, times = gap_columns(r, metric)
+            return np.repeat(r.gaps_us / np.maximum(times, 1), times), r.sums_by_row(times).astype(np.int64)
+    return gaps_of(r, rows), np.where(rows, r.gap_count, 0)
 
 
 def _sure(d: Distribution, blocks: Blocks) -> Distribution:
