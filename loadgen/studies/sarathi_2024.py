@@ -275,9 +275,9 @@ def _capacity(ours: Found) -> Section:
 
 def _budgets(ours: Found) -> Section:
     strict, relaxed = (ours.budgets[f"limit {limit:g} s"] for limit in (STRICT_S, RELAXED_S))
-    says = f"""Under 0.1 s capacity falls from {number(strict[512])} requests/s at 512 to
-        {number(strict[2048])} at 2048, where a full step takes longer than that; under 0.5 s it goes from {number(relaxed[512])} to
-        {number(relaxed[2048])}."""
+    says = f"""Under 0.1 s capacity falls from {number(strict[512])} requests/s at 512 tokens to
+        {number(strict[2048])} at 2048, where a full step takes longer than that; under 0.5 s it goes from
+        {number(relaxed[512])} to {number(relaxed[2048])}."""
     titles = Titles(
         "budgets",
         "Capacity by token budget",
