@@ -271,8 +271,10 @@ class Pool:
 
     def read(self, answer: Answer, tokens: int) -> None:
         """A read that brought this many token events of `answer`, one at least."""
-        self._health.reads += 1
-        self._health.reads_with_several_events += tokens > 1
+        health = self._health
+        health.reads = reads = health.reads + 1
+        if tokens > 1:
+            health.reads_with_several_events += 1
         self._counters.tokens += tokens
-        if answer.stream.events == tokens or not self._health.reads % READS_A_SAMPLE:
+        if not reads % READS_A_SAMPLE or answer.stream.events == tokens:
             self._counters.heard(answer, tokens)

@@ -154,7 +154,7 @@ class View:
         """The time that went by, and what is waited for."""
         c = self.counters
         passed = _clock(now_s - self._start_s)
-        if self.total is None or c.due - c.tail < self.total:
+        if self.total is None or self._is_offering:
             told = [passed, *self._left_to_send(now_s)]
         elif left := self.total - c.done - c.unsent:
             told = [passed, f"waiting for the last {left:,} answers"]
@@ -162,6 +162,11 @@ class View:
         else:
             told = [passed, "all answered"]
         return [(words, "") for words in told]
+
+    @property
+    def _is_offering(self) -> bool:
+        """Whether rows of the plan are still to fall due; afterwards no send lag is of any matter."""
+        return self.total is None or self.counters.due - self.counters.tail < self.total
 
     def _left_to_send(self, now_s: float) -> list[str]:
         if self._span_s is None or self._first_due_s is None:
@@ -192,9 +197,11 @@ class View:
         ]
 
     def _pace(self) -> list[_Part]:
+        events = (f"{number(self._token_rate())} token events/s", "")
+        if not self._is_offering:
+            return [events]
         lag_s = self.counters.lag_s
         word, style = ("client late", "bold red") if lag_s > self._may_lag_s() else ("client ok", "green")
-        events = (f"{number(self._token_rate())} token events/s", "")
         return [events, (f"{word}: worst send lag {duration(lag_s)}", style)]
 
     def _may_lag_s(self) -> float:

@@ -121,6 +121,7 @@ def test_the_bar_is_full_when_all_is_offered_and_the_tail_is_told_apart() -> Non
     assert "1,000 of 1,000 offered · 0:01 · waiting for the last 619 answers · tail load: 20 sent" in text
     assert "1,000 sent" in text
     assert "left to send" not in text
+    assert "send lag" not in text
 
 
 def test_when_every_planned_request_has_ended_nothing_is_waited_for() -> None:
