@@ -200,11 +200,13 @@ def _limits(s: Summary, drawn: Sequence[str]) -> Columns:
             for name, limit_s in s.goodput.limits_s.items()
         ]
     kept = [limit for limit in dict.fromkeys(found) if f"{limit[0]}_s" in drawn]
+    labels = {limit_s: text for _, limit_s, _, text in reversed(kept)}  # one at each place
     return {
         "metric": [TITLES[f"{name}_s"] for name, *_ in kept],
         "within_s": [limit_s for _, limit_s, *_ in kept],
         "share": [share for *_, share, _ in kept],
         "limit": [text for *_, text in kept],
+        "label": [text if labels[limit_s] == text else "" for _, limit_s, _, text in kept],
     }
 
 
@@ -273,8 +275,8 @@ def _rules() -> list[Any]:
     return [
         rules.mark_rule(color=ink("slo"), strokeDash=[4, 3]),
         rules.mark_text(
-            angle=270, align="left", baseline="bottom", dx=4, dy=-2, color=ink("slo"), fontSize=10
-        ).encode(y=alt.value(alt.expr("height")), text="limit:N"),
+            angle=270, align="left", baseline="bottom", dx=4, dy=-2, color=ink("slo"), fontSize=10, limit=200
+        ).encode(y=alt.value(alt.expr("height")), text="label:N"),
         rules.transform_filter("isValid(datum.share)")
         .mark_point(shape="diamond", filled=True, size=60, color=ink("slo"), opacity=1)
         .encode(y="share:Q"),

@@ -44,7 +44,7 @@ def spikes(run: Run) -> Picture | None:
     r = run.records
     if not len(r.gaps_us):
         return None
-    seen = _Seen(bins(r))
+    seen = _Seen(bins(r, things=len(r.gaps_us)))
     for some in r.blocks():
         seen.add(some)
     rules, window = window_rules(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loadgen.charts import by_due, distributions, gaps, in_flight, outcomes, waterfall
 from loadgen.charts.picture import Picture
@@ -12,7 +13,10 @@ from loadgen.stats.summary import Summary
 
 
 def pictures(run: Run, summary: Summary, trace: Sequence[Iteration] = ()) -> list[Picture]:
-    """What there is to see of `run`. `trace`: of the engine, for a simulated one that was traced."""
+    """What there is to see of `run`. `trace`: of the engine, for a simulated one that was traced.
+
+    Figures that are not to be used say so, even where a picture stands alone.
+    """
     found = [
         distributions.latencies(run, summary),
         outcomes.over_time(run),
@@ -22,7 +26,10 @@ def pictures(run: Run, summary: Summary, trace: Sequence[Iteration] = ()) -> lis
         waterfall.waterfall(run),
         *(_of_engine(trace) if trace else []),
     ]
-    return [picture for picture in found if picture is not None]
+    drawn = [picture for picture in found if picture is not None]
+    if summary.validity == "VALID":
+        return drawn
+    return [replace(picture, title=f"{picture.title}, INVALID") for picture in drawn]
 
 
 def _of_engine(trace: Sequence[Iteration]) -> list[Picture | None]:

@@ -19,7 +19,7 @@ from loadgen.stats.flow import window_s
 SECONDS = "seconds from the start"
 MOST_BINS = 60
 LEAST_S = 1e-5  # what is shorter is drawn as this: a log axis has no zero
-_FEW = 10  # requests a bin, at least, where there are few
+_FEW = 10  # things a bin, at least, where there are few
 
 SERIES = {"ok": "ok", "rejected": "rejected", "failed": "failed", "aborted": "aborted"}
 """How a request ended, as far as a picture tells them apart, and the ink of each."""
@@ -73,10 +73,12 @@ class Bins:
         return np.arange(self.count, dtype=np.float64) * self.width_s
 
 
-def bins(r: Records, most: int = MOST_BINS) -> Bins:
-    """Bins over all that happened, of 1, 2 or 5 times a power of ten; fewer where there are few requests."""
+def bins(r: Records, most: int = MOST_BINS, things: int | None = None) -> Bins:
+    """Bins over all that happened, of 1, 2 or 5 times a power of ten; fewer where there are few `things`:
+    requests, if they are not given.
+    """
     span_s = float(np.nanmax(np.concatenate([r.due_s, r.ended_s, r.last_token_s]), initial=0.0))
-    least = span_s / min(most, max(1, len(r) // _FEW))
+    least = span_s / min(most, max(1, (len(r) if things is None else things) // _FEW))
     if least <= 0:
         return Bins(1.0, 1)
     power = 10.0 ** math.floor(math.log10(least))

@@ -1,0 +1,89 @@
+"""Requests in flight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loadgen.charts.in_flight import MOST_POINTS, in_flight
+from loadgen.engine.trace import Iteration
+from loadgen.stats.flow import in_flight as counted
+from tests.charts.drawn import any_run
+from tests.records import ok, run_of
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_peak_is_that_of_the_summary(seed: int) -> None:
+    """Drawn over a window that holds the whole run, thinned or not."""
+    for n in (40, 3000):
+        run = any_run(seed, n=n, window_end_s=1000.0)
+        picture = in_flight(run)
+        assert picture is not None
+        assert max(picture.data["in_flight"]["requests"]) == counted(run)[0]
+        assert len(picture.data["in_flight"]["at_s"]) <= MOST_POINTS
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_step_is_what_brute_force_counts(seed: int) -> None:
+    """Right after each instant that is drawn, so many had begun and not ended."""
+    run = any_run(seed)
+    picture = in_flight(run)
+    assert picture is not None
+    r, drawn = run.records, picture.data["in_flight"]
+    last = dict(zip(drawn["at_s"], drawn["requests"], strict=True))  # of one instant the last
+    for at_s, n in list(last.items())[:60]:  # the first ten seconds, drawn to a hundredth of a millisecond
+        there = (r.started_s <= at_s + 1e-5) & (r.ended_s > at_s + 1e-5)
+        assert n == there.sum(), at_s
+
+
+def test_a_request_that_ends_as_another_starts_is_not_beside_it() -> None:
+    """Ten one after the other are one at a time."""
+    run = run_of([ok(i, i * 0.5, ttft_s=0.5, gaps_us=()) for i in range(10)])
+    picture = in_flight(run)
+    assert picture is not None
+    assert picture.says == "At most 1 in flight at the client (at 0 s)."
+    assert picture.table.rows[0][1] == "1"
+
+
+def test_the_table_counts_what_goes_on_from_before() -> None:
+    """A request of 9 s is in flight in every span, though nothing happens there."""
+    rows = [ok(0, 0.0, ttft_s=9.0, gaps_us=()), *(ok(i, 0.01 * i, ttft_s=0.001) for i in range(1, 40))]
+    picture = in_flight(run_of(rows))
+    assert picture is not None
+    assert np.all([int(row[1]) >= 1 for row in picture.table.rows])
+
+
+def test_the_engine_stands_on_the_same_axis() -> None:
+    """Running and waiting, as they are after each step, at its end."""
+    trace = [step(0, 0.0, active=["a", "b"], queue=["c"]), step(1, 0.1, active=["c"], queue=[])]
+    picture = in_flight(run_of([ok(0)]), trace)
+    assert picture is not None
+    drawn = picture.data["in_flight"]
+    rows = [*zip(drawn["where"], drawn["at_s"], drawn["requests"], strict=True)]
+    assert ("running", 0.1, 2) in rows
+    assert ("running", 0.2, 1) in rows
+    assert ("waiting", 0.1, 1) in rows
+    assert ("waiting", 0.2, 0) in rows
+    assert [*picture.series] == ["in flight", "running", "waiting"]
+
+
+def step(iteration: int, start_s: float, *, active: list[str], queue: list[str]) -> Iteration:
+    return Iteration(
+        iteration=iteration,
+        start_s=start_s,
+        step_s=0.1,
+        decode=[],
+        prefill=[],
+        emitted=[],
+        preempted=[],
+        rejected=[],
+        admitted=[],
+        completed=[],
+        queue=queue,
+        active=active,
+        unused_tokens=None,
+        decode_waited=False,
+        kv_blocks=0,
+        slots=2,
+        used_slots=1,
+    )
