@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -56,15 +57,16 @@ class Stay:
     def end_s(self) -> float:
         return self.parts[-1].end_s
 
-    def go_on(self, doing: Doing | None, step: Iteration) -> None:
+    def go_on(self, doing: Doing | None, end_s: float, start_s: float) -> bool:
+        """`doing` this until `end_s`. Whether that is something new."""
         last = self.parts[-1] if self.parts else None
         if last is not None and last.doing is None and doing is not None:
             last.doing = "waiting"
         if last is not None and last.doing == doing:
-            last.end_s = step.start_s + step.step_s
-        else:
-            start_s = step.start_s if last is None else last.end_s
-            self.parts.append(Part(doing, start_s, step.start_s + step.step_s))
+            last.end_s = end_s
+            return False
+        self.parts.append(Part(doing, start_s if last is None else last.end_s, end_s))
+        return True
 
     def leave(self, idle: Doing) -> None:
         """`idle`: what it did if it computed nothing at last."""
@@ -72,10 +74,51 @@ class Stay:
             self.parts[-1].doing = idle
 
 
-def slots(trace: Sequence[Iteration], title: str = "Slots", *, until_s: float | None = None) -> Picture:
+class _Floor:
+    """Who is in which slot, step by step, and who was."""
+
+    def __init__(self) -> None:
+        self.stays: list[Stay] = []
+        self._taken = Slots()
+        self._open: dict[str, Stay] = {}
+        self._parts = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.stays) >= MOST_STAYS or self._parts >= MOST_PARTS
+
+    def is_unclear(self, cut_s: float) -> bool:
+        """Whether somebody computes nothing just before the cut: only what comes later says why."""
+        idle = [stay.parts[-1] for stay in self._open.values() if stay.parts[-1].doing is None]
+        return any(part.start_s < cut_s for part in idle)
+
+    def see(self, step: Iteration) -> None:
+        lost, came = self._taken.start(step)
+        self._leave(lost, "waiting")
+        for name, slot in came.items():
+            self.stays.append(self._open.setdefault(name, Stay(name, slot)))
+        prompts, decodes = {name for name, _ in step.prefill}, set(step.decode)
+        end_s = step.start_s + step.step_s
+        for name, stay in self._open.items():
+            doing: Doing | None = "prefill" if name in prompts else "decode" if name in decodes else None
+            self._parts += stay.go_on(doing, end_s, step.start_s)
+        self._leave(self._taken.end(step), "ended")
+
+    def close(self) -> None:
+        self._leave([*self._open], "waiting")
+
+    def _leave(self, names: Iterable[str], idle: Doing) -> None:
+        for name in names:
+            self._open.pop(name).leave(idle)
+
+
+def slots(
+    trace: Sequence[Iteration], title: str = "Slots", *, name: str = "slots", until_s: float | None = None
+) -> Picture:
     """Each slot a row, each request a bar in it, coloured by what it did; an empty slot is blank.
 
-    Of a long trace, the part before `until_s`, and as much of it as can be read.
+    Of a long trace, the part before `until_s`, and as much of it as can be read. `name`: of the picture and
+    of its data, where a page has several.
     """
     stays, until_s = _stays(trace, until_s)
     used = 1 + max((stay.slot for stay in stays), default=0)
@@ -90,11 +133,11 @@ def slots(trace: Sequence[Iteration], title: str = "Slots", *, until_s: float | 
     if trace and until_s < trace[-1].start_s + trace[-1].step_s:
         says += f" Only the first {spent} are drawn."
     return Picture(
-        name="slots",
+        name=name,
         title=f"{title} (SIMULATED)",
         says=says,
-        spec=_spec(rows, until_s, in_steps, [*shares]),
-        data={"slots": _parts(stays), "stays": _names(stays, until_s)},
+        spec=_spec(name, rows, until_s, in_steps, [*shares]),
+        data={name: _parts(stays), f"{name}-stays": _names(stays, until_s)},
         table=_table(stays),
         by="doing",
         series={doing: SERIES[doing] for doing in shares},
@@ -104,47 +147,18 @@ def slots(trace: Sequence[Iteration], title: str = "Slots", *, until_s: float | 
 
 def _stays(trace: Sequence[Iteration], until_s: float | None) -> tuple[list[Stay], float]:
     """Those that began before the cut, clipped there, and where that is."""
-    taken, stays = Slots(), list[Stay]()
-    open_: dict[str, Stay] = {}
-    cut_s, parts = until_s, 0
+    floor, cut_s = _Floor(), inf if until_s is None else until_s
     for step in trace:
-        if cut_s is None and (len(stays) >= MOST_STAYS or parts >= MOST_PARTS):
-            cut_s = step.start_s
-        if cut_s is not None and step.start_s >= cut_s and not _unclear(open_, cut_s):
+        if floor.is_full:
+            cut_s = min(cut_s, step.start_s)
+        if step.start_s >= cut_s and not floor.is_unclear(cut_s):
             break
-        lost, came = taken.start(step)
-        for name in lost:
-            open_.pop(name).leave("waiting")
-        for name, slot in came.items():
-            stays.append(open_.setdefault(name, Stay(name, slot)))
-        before = sum(len(stay.parts) for stay in open_.values())
-        prompts, decodes = {name for name, _ in step.prefill}, set(step.decode)
-        for name, stay in open_.items():
-            stay.go_on("prefill" if name in prompts else "decode" if name in decodes else None, step)
-        parts += sum(len(stay.parts) for stay in open_.values()) - before
-        for name in taken.end(step):
-            open_.pop(name).leave("ended")
-    for stay in open_.values():
-        stay.leave("waiting")
-    last_s = max((stay.end_s for stay in stays), default=0.0)
-    return _clipped(stays, cut_s), last_s if cut_s is None else min(cut_s, last_s)
-
-
-def _unclear(open_: dict[str, Stay], cut_s: float) -> bool:
-    """Whether a stay before the cut computes nothing there: only what comes later says why."""
-    return any(stay.parts[-1].doing is None and stay.parts[-1].start_s < cut_s for stay in open_.values())
-
-
-def _clipped(stays: list[Stay], cut_s: float | None) -> list[Stay]:
-    if cut_s is None:
-        return stays
+        floor.see(step)
+    floor.close()
+    stays = [stay for stay in floor.stays if stay.start_s < cut_s]
     for stay in stays:
-        stay.parts = [
-            Part(part.doing, part.start_s, min(part.end_s, cut_s))
-            for part in stay.parts
-            if part.start_s < cut_s
-        ]
-    return [stay for stay in stays if stay.parts]
+        stay.parts = [replace(p, end_s=min(p.end_s, cut_s)) for p in stay.parts if p.start_s < cut_s]
+    return stays, min(cut_s, max((stay.end_s for stay in stays), default=0.0))
 
 
 def _shares(stays: list[Stay], whole_s: float) -> dict[str, float]:
@@ -201,7 +215,7 @@ def _names(stays: list[Stay], until_s: float) -> Columns:
     }
 
 
-def _spec(rows: int, until_s: float, is_in_steps: bool, shown: Sequence[str]) -> dict[str, object]:
+def _spec(name: str, rows: int, until_s: float, is_in_steps: bool, shown: Sequence[str]) -> dict[str, object]:
     import altair as alt
 
     x_title = "steps from the start" if is_in_steps else SECONDS
@@ -214,12 +228,12 @@ def _spec(rows: int, until_s: float, is_in_steps: bool, shown: Sequence[str]) ->
     y = alt.Y("high:Q", title="slot", scale=alt.Scale(domain=[rows, 0], nice=False), axis=axis)
     pad = 0.06 if rows <= FEW_SLOTS else 0.0
 
-    def layer(name: str) -> alt.Chart:
-        chart = alt.Chart(alt.NamedData(name))
+    def layer(data: str) -> alt.Chart:
+        chart = alt.Chart(alt.NamedData(data))
         return chart.transform_calculate(high=f"datum.slot + {pad}", low=f"datum.slot + {1 - pad}")
 
     bars = (
-        layer("slots")
+        layer(name)
         .mark_rect(clip=True)
         .encode(
             x=x,
@@ -238,9 +252,9 @@ def _spec(rows: int, until_s: float, is_in_steps: bool, shown: Sequence[str]) ->
         .add_params(zoom(encodings=["x"]))
     )
     edge = 1.5 if rows <= FEW_SLOTS // 4 else 0.6
-    outline = layer("stays").mark_rect(clip=True, filled=False, stroke=ink("paper"), strokeWidth=edge)
+    outline = layer(f"{name}-stays").mark_rect(clip=True, filled=False, stroke=ink("paper"), strokeWidth=edge)
     text = (
-        layer("stays")
+        layer(f"{name}-stays")
         .transform_calculate(middle="datum.slot + 0.5")
         .mark_text(align="left", baseline="middle", dx=5, fontSize=11, fontWeight=600, color=ink("paper"))
     )

@@ -51,7 +51,7 @@ def test_a_static_batch_shows_where_its_slots_are_wasted() -> None:
 
 def test_slots_are_held_as_on_paper() -> None:
     """The teaching scheduler's: A loses its slot to C, and gets the other one later."""
-    outline = rows(slots(BASELINE).data["stays"])
+    outline = rows(slots(BASELINE).data["slots-stays"])
     held = [(stay["slot"], stay["name"], stay["start_s"], stay["end_s"]) for stay in outline]
     assert held == [
         (0, "A", 0, 1),
@@ -121,6 +121,21 @@ def test_a_long_trace_is_cut_where_it_can_no_longer_be_read() -> None:
     assert 300 <= len({request for _, request, *_ in drawn}) <= 400
     assert sum(end - start for *_, start, end in drawn) == pytest.approx(max(end for *_, end in drawn))
     assert "Only the first" in picture.says
+
+
+def test_a_part_that_was_asked_for_is_cut_likewise() -> None:
+    """A minute of them has no more than can be read."""
+    knobs = {"max_sequences": 1, "cost": {"kind": "fixed", "step": "10ms"}}
+    asked: list[Row] = [(0, 1, 2)] * 500
+    assert slots(traced(asked, knobs), until_s=60).data == slots(traced(asked, knobs)).data
+
+
+def test_two_of_them_can_stand_on_a_page() -> None:
+    """Each with data of its own name."""
+    one, other = (slots(BASELINE, name=name) for name in ("one", "other"))
+    assert not {*one.data} & {*other.data}
+    assert {"one", "one-stays"} == {*one.data}
+    assert "'name': 'slots" not in str(one.spec)
 
 
 def test_slots_that_nobody_used_count_as_empty() -> None:
