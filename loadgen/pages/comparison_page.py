@@ -59,6 +59,4 @@ def _slots(traces: Mapping[str, Sequence[Iteration]]) -> Iterator[Picture]:
     for place, (name, trace) in enumerate(traces.items()):
         if trace:
             until_s = trace[0].start_s + SLOTS_S
-            picture = slots(trace, f"Slots of {name} (simulated)", until_s=until_s)
-            renamed = {f"{data}-{place}": columns for data, columns in picture.data.items()}
-            yield replace(picture, name=f"{picture.name}-{place}", data=renamed)
+            yield slots(trace, f"Slots of {name}", name=f"slots-{place}", until_s=until_s)
