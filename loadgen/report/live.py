@@ -6,18 +6,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from loadgen.client.spread import Spread
 from loadgen.report import signs
 from loadgen.report.figures import UNDEFINED, clean, duration, number, unit_of
 from loadgen.stats.limits import LIMITS
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from rich.console import Console
     from rich.text import Text
+
+    from loadgen.client.control import Counters
+    from loadgen.client.spread import Spread
 
 FRAME_S = 0.25
 LINE_S = 5.0
@@ -25,31 +25,6 @@ ROLLING_S = 10.0  # what percentiles and rates are of
 BAR_CELLS = 40
 
 _Part = tuple[str, str]  # words, and their style
-
-
-class Counters(Protocol):
-    """What a client counts as it runs. `tail`: those beyond the plan, in all counts but of how rows ended.
-
-    `lag_s`: the worst send lag of about the last second; `tokens`: token events so far; `errors`: the failed
-    by outcome; `ttft`, `chunk_gaps`: how long they were.
-    """
-
-    due: int
-    sent: int
-    tail: int
-    in_flight: int
-    in_flight_max: int
-    done: int
-    ok: int
-    rejected: int
-    failed: int
-    aborted: int
-    unsent: int
-    lag_s: float
-    tokens: int
-    errors: Counter[str]
-    ttft: Spread
-    chunk_gaps: Spread
 
 
 async def watch(
@@ -148,15 +123,15 @@ class View:
 
     def _sent(self) -> str:
         of = "" if self.total is None else f" of {self.total:,}"
-        return f"{self.counters.due - self.counters.tail:,}{of} offered"
+        return f"{self._offered:,}{of} offered"
 
     def _time(self, now_s: float) -> list[_Part]:
         """The time that went by, and what is waited for."""
         c = self.counters
         passed = _clock(now_s - self._start_s)
-        if self.total is None or self._is_offering:
+        if self.total is None or self._to_fall_due:
             told = [passed, *self._left_to_send(now_s)]
-        elif left := self.total - c.done - c.unsent:
+        elif (left := self.total - c.dropped - c.done - c.unsent) > 0:
             told = [passed, f"waiting for the last {left:,} answers"]
             told += [f"tail load: {c.tail:,} sent"] if c.tail else []
         else:
@@ -164,9 +139,13 @@ class View:
         return [(words, "") for words in told]
 
     @property
-    def _is_offering(self) -> bool:
-        """Whether rows of the plan are still to fall due; afterwards no send lag is of any matter."""
-        return self.total is None or self.counters.due - self.counters.tail < self.total
+    def _to_fall_due(self) -> int | None:
+        """How many rows of the plan are; None where only time bounds it."""
+        return None if self.total is None else max(0, self.total - self.counters.dropped - self._offered)
+
+    @property
+    def _offered(self) -> int:
+        return self.counters.due - self.counters.tail
 
     def _left_to_send(self, now_s: float) -> list[str]:
         if self._span_s is None or self._first_due_s is None:
@@ -198,7 +177,7 @@ class View:
 
     def _pace(self) -> list[_Part]:
         events = (f"{number(self._token_rate())} token events/s", "")
-        if not self._is_offering:
+        if self._to_fall_due == 0:  # no send lag is of any matter now
             return [events]
         lag_s = self.counters.lag_s
         word, style = ("client late", "bold red") if lag_s > self._may_lag_s() else ("client ok", "green")
@@ -230,7 +209,7 @@ class View:
     def _draw_bar(self, frame: Text, cells: int) -> None:
         if not self.total or cells < 10:
             return
-        full = min(cells, cells * (self.counters.due - self.counters.tail) // self.total)
+        full = min(cells, cells * self._offered // self.total)
         frame.append("━" * full, "green")
         frame.append("─" * (cells - full) + "  ", "dim")
 

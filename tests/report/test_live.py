@@ -131,6 +131,12 @@ def test_when_every_planned_request_has_ended_nothing_is_waited_for() -> None:
     assert line.endswith("all answered")
 
 
+def test_turns_that_never_fall_due_are_not_waited_for() -> None:
+    """Of 1,000 rows ten are later turns of sessions that failed: 990 answers are all."""
+    over = counts(due=990, sent=990, done=990, dropped=10)
+    assert View(over, 1000, "", 0.0).line(1.0).endswith("all answered")
+
+
 def test_the_bar_stands_still_for_the_tail() -> None:
     """Half the plan due: half the bar, whatever the tail adds."""
     bars = [View(counts(due=500 + n, tail=n), 1000, "", 0.0).frame(1.0, 120).plain for n in (0, 400)]
