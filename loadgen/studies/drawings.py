@@ -10,8 +10,10 @@ from loadgen.charts.theme import ink, series
 from loadgen.report.figures import number
 from loadgen.report.tables import Table
 
-_SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right")
-_DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (10, 4), (4, 2, 1, 2))
+_SHAPES = (
+    "circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left", "stroke",
+)  # fmt: skip
+_DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (10, 4), (4, 2, 1, 2), (1, 0), (3, 3))
 _WIDE_LEGEND = 45  # letters in its names, above which it takes two columns
 _BAR_HEIGHT = 26
 
@@ -71,10 +73,11 @@ def bars(
     field, title = groups
     place: dict[str, Any] = {
         "x": alt.X(f"{field}:N", title=title, sort=_names(rows, field), axis=alt.Axis(labelAngle=0)),
-        "xOffset": alt.XOffset(f"{by}:N", sort=names),
         "y": alt.Y(value.field, **value.drawn(rows)),
         "tooltip": [alt.Tooltip(f"{field}:N", title=title), f"{by}:N", value.tip],
     }
+    if len(names) > 1:
+        place["xOffset"] = alt.XOffset(f"{by}:N", sort=names)
     foot: dict[str, Any] = {} if value.least is None else {"y2": alt.datum(value.least)}
     ours = alt.Chart(alt.NamedData(f"{words.name}-bars")).mark_bar()
     drawn = ours.encode(**place, **foot, color=_colour(by, names))
