@@ -310,7 +310,9 @@ def test_next_steps_follow_from_the_result() -> None:
 
 def test_the_folder_is_said() -> None:
     """Where the files are, as given; nothing where there is none."""
-    assert "runs/chat-1" in shown(summary(), folder=Path("runs/chat-1"))
+    text = shown(summary(), folder=Path("runs/chat-1"))
+    assert "\n  runs/chat-1\n" in text
+    assert "loadgen report runs/chat-1 --html FILE: pictures, as one page" in text
     assert "Files" not in shown(summary())
 
 
