@@ -9,7 +9,9 @@ import numpy as np
 from loadgen.charts.picture import Picture, plain
 from loadgen.charts.theme import ink
 from loadgen.charts.timeline import SECONDS, column, zoom
+from loadgen.engine.profiles import kv_tokens
 from loadgen.engine.trace import Iteration
+from loadgen.knobs import Engine
 from loadgen.report.figures import number, percent
 from loadgen.report.tables import Column, Table
 
@@ -41,6 +43,12 @@ def kv(trace: Sequence[Iteration], blocks: int | None = None) -> Picture | None:
     )
 
 
+def blocks_of(engine: Engine) -> int | None:
+    """How many blocks of KV memory the engine has; None where it does not count them."""
+    tokens = kv_tokens(engine)
+    return None if engine.kv is None or tokens is None else tokens // engine.kv.block_tokens
+
+
 def _spans(trace: Sequence[Iteration]) -> list[Sequence[Iteration]]:
     """Its steps, as many together as make no more than MOST_POINTS."""
     each = -(-len(trace) // MOST_POINTS)
@@ -57,7 +65,7 @@ def _says(trace: Sequence[Iteration], blocks: int | None, lost: int) -> str:
     whole_s = sum(step.step_s for step in trace)
     mean = sum(step.kv_blocks * step.step_s for step in trace) / whole_s if whole_s else 0.0
     of = f" of {blocks:,}" if blocks else ""
-    said = f"At most {most:,}{of} blocks of KV memory were held, and {number(mean)} in the mean of all steps"
+    said = f"At most {most:,}{of} blocks of KV memory were held, and {number(mean)} on average"
     if blocks:
         said += f" ({percent(mean / blocks, 100)})"
     times = "once" if lost == 1 else f"{lost:,} times"

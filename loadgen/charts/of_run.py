@@ -9,6 +9,7 @@ from loadgen.charts import by_due, distributions, gaps, in_flight, outcomes, wat
 from loadgen.charts.picture import Picture
 from loadgen.engine.trace import Iteration
 from loadgen.run import Run
+from loadgen.scenario import build
 from loadgen.stats.summary import Summary
 
 
@@ -24,7 +25,7 @@ def pictures(run: Run, summary: Summary, trace: Sequence[Iteration] = ()) -> lis
         by_due.ttft(run),
         gaps.spikes(run),
         waterfall.waterfall(run),
-        *(_of_engine(trace) if trace else []),
+        *(_of_engine(run, trace) if trace else []),
     ]
     drawn = [picture for picture in found if picture is not None]
     if summary.validity == "VALID":
@@ -32,7 +33,8 @@ def pictures(run: Run, summary: Summary, trace: Sequence[Iteration] = ()) -> lis
     return [replace(picture, title=f"{picture.title}, INVALID") for picture in drawn]
 
 
-def _of_engine(trace: Sequence[Iteration]) -> list[Picture | None]:
+def _of_engine(run: Run, trace: Sequence[Iteration]) -> list[Picture | None]:
     from loadgen.charts import kv, slots, steps
 
-    return [slots.slots(trace), steps.tokens(trace), kv.kv(trace)]
+    engine = build(run.header.scenario, run.header.run_id, unknown="ignore").engine
+    return [slots.slots(trace), steps.tokens(trace), kv.kv(trace, kv.blocks_of(engine))]

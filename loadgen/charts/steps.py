@@ -87,7 +87,7 @@ def _says(
         return "The engine made no step."
     decode, prefill = sum(held["decode"]), sum(held["prefill"])
     each = number((decode + prefill) / len(trace))
-    said = f"{len(trace):,} steps of {each} tokens in the mean"
+    said = f"{len(trace):,} steps of {each} tokens on average"
     said += f": {decode:,.0f} of decode, {prefill:,.0f} of prompts"
     if budget:
         left = percent(sum(held["unused"]) / (budget * len(trace)), 100)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.charts.kv import MOST_POINTS, kv
+from loadgen.charts.kv import MOST_POINTS, blocks_of, kv
 from loadgen.charts.picture import rows, svg
+from loadgen.engine.trace import Iteration
+from loadgen.studies.simulated import engine, records
 from tests.engine.iterations import BASELINE, iteration
 
 
@@ -20,7 +22,7 @@ def test_blocks_are_held_from_the_begin_of_a_step_and_all_are_free_when_nobody_i
     picture = kv([iteration(0, kv_blocks=5, active="A"), iteration(1, kv_blocks=7)], 10)
     assert picture is not None
     assert [(row["start_s"], row["blocks"]) for row in rows(picture.data["kv"])] == [(0, 5), (1, 7), (2, 0)]
-    assert picture.says.startswith("At most 7 of 10 blocks of KV memory were held, and 6.00 in the mean")
+    assert picture.says.startswith("At most 7 of 10 blocks of KV memory were held, and 6.00 on average")
     assert picture.data["kv_capacity"]["blocks"] == [10]
 
 
@@ -38,6 +40,15 @@ def test_the_only_peak_of_a_long_trace_is_drawn_and_every_preemption_is_counted(
     assert sum(float(row["preempted"] or 0) for row in drawn) == 200
     assert "200 times" in picture.says
     assert sum(int(row[2].replace(",", "")) for row in picture.table.rows) == 200
+
+
+def test_how_many_blocks_there_are_is_what_fills_up() -> None:
+    """100 positions in blocks of 16 are 6 of them: a queue that is long enough holds them all."""
+    knobs = {"kv": {"tokens": 100, "block_tokens": 16}, "cost": {"kind": "fixed", "step": "10ms"}}
+    trace: list[Iteration] = []
+    records([(0, 17, 20)] * 8, knobs, trace.append)
+    assert blocks_of(engine(knobs)) == max(step.kv_blocks for step in trace) == 6
+    assert blocks_of(engine({})) is None
 
 
 @pytest.mark.parametrize("blocks", [None, 12])
