@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from loadgen.studies.mixed_prompts import (
     over_seeds,
     poisson,
     scenario,
+    title,
 )
 from loadgen.studies.simulated import Knobs, records, simulated
 from loadgen.studies.study import Claim, Condition, Section, Study
@@ -65,18 +67,25 @@ def knobs(budget: int) -> Knobs:
 # --- the trade-off ------------------------------------------------------------------------------------------
 
 
-def _trade_off(found: Found, x: str, y: str, labelled: Sequence[str]) -> Picture:
-    """One latency against the other, a point a budget, and its budget beside it for the `labelled` loads."""
+def _trade_off(found: Found, x: str, y: str, labels: Collection[tuple[str, float]]) -> Picture:
+    """One latency against the other, a point a budget. `labels`: which have their budget beside them."""
     name = f"trade-off-{y}-{x}".replace("_s", "").replace("_", "-")
     heavy = {budget: (at[x].value, at[y].value) for budget, at in found[HEAVY].items()}
     best = min(heavy, key=lambda budget: heavy[budget][1])
     said = "; ".join(
-        f"{duration(heavy[budget][1])} and {duration(heavy[budget][0])} with {WORDS[budget]}"
+        f"{WORDS[budget]}: {duration(heavy[budget][1])} and {duration(heavy[budget][0])}"
         for budget in sorted({64, 512, best, WHOLE})
     )
     inks = {load: f"series{place}" for place, load in enumerate(found)}
     points = [
-        (load, WORDS[budget], WORDS[budget] if load in labelled else "", at[x].value, at[y].value, budget)
+        (
+            load,
+            WORDS[budget],
+            WORDS[budget] if (load, budget) in labels else "",
+            at[x].value,
+            at[y].value,
+            budget,
+        )
         for load, budgets in found.items()
         for budget, at in budgets.items()
     ]
@@ -84,7 +93,7 @@ def _trade_off(found: Found, x: str, y: str, labelled: Sequence[str]) -> Picture
     return Picture(
         name=name,
         title=f"{TITLES[y]} against {TITLES[x]}, by tokens of a step",
-        says=f"Under the heavy load {TITLES[y]} and {TITLES[x]} are {said}.",
+        says=f"{TITLES[y]} and {TITLES[x]} under the heavy load, by tokens of a step: {said}.",
         spec=_trade_off_spec(name, inks, TITLES[x], TITLES[y]),
         data={name: as_columns(heads, points)},
         table=table(f"{TITLES[y]} by tokens of a step", curves_of(found, y), SIZE, axis(y)),
@@ -119,8 +128,8 @@ def _trade_off_spec(data: str, inks: Mapping[str, str], x: str, y: str) -> dict[
 
 def _of_trade_off(found: Found) -> Section:
     pictures = [
-        _trade_off(found, ITL_P99, TTFT_P50, [HEAVY]),
-        _trade_off(found, STALL_P99, TTFT_P99, [LIGHT, HEAVY]),
+        _trade_off(found, ITL_P99, TTFT_P50, [(HEAVY, budget) for budget in BUDGETS if budget != 4096]),
+        _trade_off(found, STALL_P99, TTFT_P99, [*product(RATES, BUDGETS)]),
     ]
     for key in (ITL_P99, STALL_P99, STALLED):
         at = {load: found[load] for load in found}
@@ -134,7 +143,7 @@ def _of_trade_off(found: Found) -> Section:
         pictures.append(
             curves(
                 f"size-{name}",
-                f"{TITLES[key]} by tokens of a step",
+                f"{title(key)} by tokens of a step",
                 f"{said}.",
                 curves_of(found, key),
                 SIZE,

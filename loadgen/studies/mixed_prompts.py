@@ -35,9 +35,9 @@ TITLES = {
     TTFT_P99: "TTFT p99",
     ITL_P99: "ITL p99",
     TPOT_P99: "TPOT p99",
-    STALL_P99: "Longest stall p99",
+    STALL_P99: "longest stall p99",
     E2E_P50: "E2E p50",
-    STALLED: f"Requests that stalled for more than {STALL_S * 1e3:g} ms",
+    STALLED: f"requests that stalled for more than {STALL_S * 1e3:g} ms",
 }
 CONDITIONS = [
     Condition("model", "–", "Mistral-7B, 16-bit, as a roofline"),
@@ -85,6 +85,11 @@ def over_seeds(knobs: Knobs, rate: float) -> dict[str, Spread]:
 
 def mean_of(key: str) -> Callable[[Iterable[float]], Spread]:
     return share if key == STALLED else geometric
+
+
+def title(key: str) -> str:
+    """As a title begins."""
+    return TITLES[key][0].upper() + TITLES[key][1:]
 
 
 def axis(key: str) -> Axis:

@@ -14,13 +14,13 @@ from loadgen.studies.mixed_prompts import (
     ITL_P99,
     STALL_P99,
     STALLED,
-    TITLES,
     TPOT_P99,
     TTFT_P50,
     TTFT_P99,
     axis,
     curves_of,
     over_seeds,
+    title,
 )
 from loadgen.studies.simulated import Knobs
 from loadgen.studies.study import Claim, Condition, Section, Study
@@ -66,7 +66,7 @@ def _picture(found: Found, key: str) -> Picture:
     said = "; ".join(f"{order} {_said(key, at[TOP][key].value)}" for order, at in found.items())
     name = f"load-{key.removesuffix('_s').replace('_', '-')}"
     says = f"At {TOP} requests/s: {said}."
-    return curves(name, f"{TITLES[key]} by load", says, curves_of(found, key), LOAD, axis(key))
+    return curves(name, f"{title(key)} by load", says, curves_of(found, key), LOAD, axis(key))
 
 
 def _said(key: str, value: float) -> str:
@@ -94,7 +94,7 @@ def _orders(found: Found) -> Section:
     columns = [Column("order", "label"), Column("who goes first", "words"), Column("for whom", "words")]
     rules = Table("The orders", columns, [[order, RULES[order], WHO[order]] for order in ORDERS])
     rows = [[order, *(_said(key, at[TOP][key].value) for key in SHOWN)] for order, at in found.items()]
-    heads = [Column("order", "label"), *(Column(TITLES[key]) for key in SHOWN)]
+    heads = [Column("order", "label"), *(Column(title(key)) for key in SHOWN)]
     return Section(
         "Who should use which", (), [rules, Table(f"At {TOP} requests/s ({SOURCES['virtual']})", heads, rows)]
     )
