@@ -41,7 +41,7 @@ async def watch(
     `total`: planned rows, or None where only time bounds the run. `now`: seconds of any monotonic clock.
     `span_s`: from the first planned row's due to the last one's, where that is known.
     Silent on a quiet console. Redrawing happens in the event loop, where a slow frame would delay a send:
-    one takes about 0.4 ms.
+    one takes 0.4 ms, or 1 ms beside 5,000 requests in flight.
     """
     if console.quiet:
         return
@@ -168,24 +168,24 @@ class View:
         ]
 
     def _latencies(self) -> list[_Part]:
-        before, now = self._seen[0], self._seen[-1]
+        chunk_gaps = self._seen[-1].chunk_gaps - self._seen[0].chunk_gaps
         return [
-            (f"TTFT {_percentiles(now.ttft - before.ttft)}", ""),
-            (f"chunk gap {_percentiles(now.chunk_gaps - before.chunk_gaps)}", ""),
+            (f"TTFT {_percentiles(self._ttft())}", ""),
+            (f"chunk gap {_percentiles(chunk_gaps)}", ""),
             (f"last {ROLLING_S:g} s", "dim"),
         ]
+
+    def _ttft(self) -> Spread:
+        return self._seen[-1].ttft - self._seen[0].ttft
 
     def _pace(self) -> list[_Part]:
         events = (f"{number(self._token_rate())} token events/s", "")
         if self._to_fall_due == 0:  # no send lag is of any matter now
             return [events]
         lag_s = self.counters.lag_s
-        word, style = ("client late", "bold red") if lag_s > self._may_lag_s() else ("client ok", "green")
+        is_late = lag_s > LIMITS.lag_s and lag_s > LIMITS.lag_of_ttft * (self._ttft().percentile_s(50) or 0.0)
+        word, style = ("client late", "bold red") if is_late else ("client ok", "green")
         return [events, (f"{word}: worst send lag {duration(lag_s)}", style)]
-
-    def _may_lag_s(self) -> float:
-        ttft_s = (self._seen[-1].ttft - self._seen[0].ttft).percentile_s(50)
-        return max(LIMITS.lag_s, LIMITS.lag_of_ttft * (ttft_s or 0.0))
 
     def _token_rate(self) -> float | None:
         before, now = self._seen[0], self._seen[-1]
