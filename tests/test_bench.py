@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.records import Records
-from tests.bench import ceiling, cells, fidelity, memory, startup, virtual
+from tests.bench import ceiling, cells, fidelity, memory, pages, startup, virtual
 from tests.bench.measured import Figures, off_truth
 from tests.bench.options import Setup
 from tests.bench.process import spend
@@ -253,6 +253,20 @@ def test_the_memory_of_a_run_is_told_by_what_each_event_and_request_keeps(
     assert kept["held_bytes_per_event"] == 4 * 39 / 40
     assert 300 < kept["held_bytes_per_request"] < 5000  # of so few, most is what reading them needed
     assert 40 < kept["rss_mb"] < 200
+
+
+@ON_LINUX
+@pytest.mark.slow
+def test_what_a_page_takes_is_a_row_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """One of a run and one of a comparison; a page holds its script, and is smaller than 1.5 MB."""
+    pages.main(["--requests", "60"])
+    head, _, *rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["run of 60", "comparison, 60 a variant"]
+    for row in rows:
+        size_kb, wall, *_ = row[1:]
+        assert len(row) == len(head)
+        assert 500 < int(size_kb.removesuffix(" kB").replace(",", "")) < 1500
+        assert float(wall.removesuffix(" s")) > 0.3
 
 
 @ON_LINUX
