@@ -17,7 +17,7 @@ from loadgen.report.figures import INFINITE, clean, duration, percent
 from loadgen.report.tables import Column, Table
 from loadgen.run import Run
 from loadgen.slo import AllWithin, Limits, Within, parse
-from loadgen.stats.metrics import gap_columns, owed_gaps, per_request
+from loadgen.stats.metrics import gap_columns, gaps_in_blocks, owed_gaps, per_request
 from loadgen.stats.quantiles import rank
 from loadgen.stats.summary import Summary
 from loadgen.units import show_duration
@@ -36,7 +36,6 @@ _INKS = {"ttft_s": "series0", "e2e_s": "series1", "itl_s": "series2", "chunk_gap
 _DASHES = {"ttft_s": [1, 0], "e2e_s": [7, 3], "itl_s": [2, 2], "chunk_gap_s": [2, 2]}
 _MARKED = (50, 75, 90, 95, 99, 99.9)  # percentiles that are points of every curve
 _TABLED = (50, 90, 95, 99, 99.9)
-_WHOLE_US = 2**20  # gaps shorter than this, about 1 s, are counted one by one microsecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,8 @@ def _of(metric: str) -> str:
 def _curve(r: Records, metric: str, gaps: str | None = None) -> _Curve | None:
     """None where no offered request has any."""
     if metric == "gaps":
-        gaps_s, counts = _counted_gaps(r, gaps or _gap_of(r))
+        found_us, _ = gaps_in_blocks(r, gaps or _gap_of(r))
+        gaps_s, counts = np.rint(found_us.values) / 1e6, found_us.times
         offered = int(counts.sum() + owed_gaps(r).sum())
     else:
         found = per_request(r)[metric][r.answered]
@@ -146,24 +146,6 @@ def _gap_metric(runs: Sequence[Run]) -> str:
 
 def _gap_of(r: Records) -> str:
     return "itl" if any(gap_columns(some, "itl")[1].any() for some in r.blocks()) else "chunk_gap"
-
-
-def _counted_gaps(r: Records, metric: str) -> tuple[Floats, Counts]:
-    """Gaps in seconds, ascending, and how often each occurs; to the microsecond, as instants are.
-
-    Counted block by block, since a run may hold more gaps than could be sorted in the time there is.
-    """
-    counts, longer = np.zeros(_WHOLE_US, np.int64), [np.empty((2, 0), np.int64)]
-    for some in r.blocks():
-        gaps_s, times = gap_columns(some, metric)
-        gaps_us = np.rint(gaps_s * 1e6).astype(np.int64)
-        short = gaps_us < _WHOLE_US
-        np.add.at(counts, gaps_us[short], times[short].astype(np.int64))  # of one type, or it is slow
-        longer.append(np.array([gaps_us[~short], times[~short]], np.int64))
-    rare = np.concatenate(longer, axis=1)
-    rare = rare[:, np.argsort(rare[0])]
-    seen, often = np.flatnonzero(counts), rare[:, rare[1] > 0]
-    return np.concatenate([seen, often[0]]) / 1e6, np.concatenate([counts[seen], often[1]])
 
 
 def _columns(by: str, curves: Mapping[str, _Curve]) -> Columns:
