@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -215,55 +215,58 @@ def _names(stays: list[Stay], until_s: float) -> Columns:
     }
 
 
-def _spec(name: str, rows: int, until_s: float, is_in_steps: bool, shown: Sequence[str]) -> dict[str, object]:
+def _spec(name: str, rows: int, until_s: float, is_in_steps: bool, shown: Sequence[str]) -> dict[str, Any]:
+    """Bars, an edge around each stay, and names in them."""
     import altair as alt
 
-    x_title = "steps from the start" if is_in_steps else SECONDS
-    scale = alt.Scale(domain=[0, until_s or 1], nice=False)
-    x = alt.X("start_s:Q", title=x_title, scale=scale, axis=alt.Axis(grid=False))
-    every = -(-rows // 16)
-    ticks = [slot + 0.5 for slot in range(0, rows, every)]
-    label = "format(datum.value - 0.5, 'd')"
-    axis = alt.Axis(values=ticks, labelExpr=label, labelOverlap=False, grid=False, ticks=False)
-    y = alt.Y("high:Q", title="slot", scale=alt.Scale(domain=[rows, 0], nice=False), axis=axis)
+    x, y = _axes(rows, until_s, "steps from the start" if is_in_steps else SECONDS)
     pad = 0.06 if rows <= FEW_SLOTS else 0.0
 
     def layer(data: str) -> alt.Chart:
         chart = alt.Chart(alt.NamedData(data))
-        return chart.transform_calculate(high=f"datum.slot + {pad}", low=f"datum.slot + {1 - pad}")
+        high, low, middle = (f"datum.slot + {part}" for part in (pad, 1 - pad, 0.5))
+        return chart.transform_calculate(high=high, low=low, middle=middle).encode(x=x)
 
-    bars = (
-        layer(name)
-        .mark_rect(clip=True)
-        .encode(
-            x=x,
-            x2="end_s:Q",
-            y=y,
-            y2="low:Q",
-            color=colour("doing", {doing: SERIES[doing] for doing in shown or SERIES}),
-            tooltip=[
-                alt.Tooltip("request:N"),
-                alt.Tooltip("doing:N"),
-                alt.Tooltip("slot:Q"),
-                alt.Tooltip("start_s:Q", title="from, s", format=".4~f"),
-                alt.Tooltip("end_s:Q", title="to, s", format=".4~f"),
-            ],
-        )
-        .add_params(zoom(encodings=["x"]))
-    )
     edge = 1.5 if rows <= FEW_SLOTS // 4 else 0.6
-    outline = layer(f"{name}-stays").mark_rect(clip=True, filled=False, stroke=ink("paper"), strokeWidth=edge)
-    text = (
-        layer(f"{name}-stays")
-        .transform_calculate(middle="datum.slot + 0.5")
-        .mark_text(align="left", baseline="middle", dx=5, fontSize=11, fontWeight=600, color=ink("paper"))
+    edges = layer(f"{name}-stays").mark_rect(clip=True, filled=False, stroke=ink("paper"), strokeWidth=edge)
+    names = layer(f"{name}-stays").mark_text(
+        align="left", baseline="middle", dx=5, fontSize=11, fontWeight=600, color=ink("paper")
     )
     return plain(
         alt.layer(
-            bars,
-            outline.encode(x=x, x2="end_s:Q", y=y, y2="low:Q"),
-            text.encode(x=x, y=alt.Y("middle:Q", title="slot", axis=axis), text="name:N"),
+            _bars(layer(name), shown).encode(y=y("high"), y2="low:Q").add_params(zoom(encodings=["x"])),
+            edges.encode(x2="end_s:Q", y=y("high"), y2="low:Q"),
+            names.encode(y=y("middle"), text="name:N"),
         )
+    )
+
+
+def _axes(rows: int, until_s: float, title: str) -> tuple[Any, Callable[[str], Any]]:
+    """Time, and slots: the first on top, their numbers in the middle of their rows."""
+    import altair as alt
+
+    times = alt.Scale(domain=[0, until_s or 1], nice=False)
+    middles = [slot + 0.5 for slot in range(0, rows, -(-rows // 16))]
+    label = "format(datum.value - 0.5, 'd')"
+    axis = alt.Axis(values=middles, labelExpr=label, labelOverlap=False, grid=False, ticks=False)
+    scale = alt.Scale(domain=[rows, 0], nice=False)
+    x = alt.X("start_s:Q", title=title, scale=times, axis=alt.Axis(grid=False))
+    return x, lambda field: alt.Y(f"{field}:Q", title="slot", scale=scale, axis=axis)
+
+
+def _bars(chart: Any, shown: Sequence[str]) -> Any:
+    import altair as alt
+
+    return chart.mark_rect(clip=True).encode(
+        x2="end_s:Q",
+        color=colour("doing", {doing: SERIES[doing] for doing in shown or SERIES}),
+        tooltip=[
+            alt.Tooltip("request:N"),
+            alt.Tooltip("doing:N"),
+            alt.Tooltip("slot:Q"),
+            alt.Tooltip("start_s:Q", title="from, s", format=".4~f"),
+            alt.Tooltip("end_s:Q", title="to, s", format=".4~f"),
+        ],
     )
 
 
