@@ -93,7 +93,8 @@ def _benchmarked(made: Figures) -> Section:
         The same workload, each system with its handicaps; x: how often the tokens/s of HF.
 
         Output tokens alone at cap 1536: HF {number(hf["output_tokens_per_s"])}/s, vLLM
-        {number(vllm["output_tokens_per_s"])}/s. Ratios are the same in either, since all have the same work."""
+        {number(vllm["output_tokens_per_s"])}/s. Ratios are the same in either, since all have the same
+        work."""
     pictures = [
         _bars(throughput, systems, _published_tokens_per_s()),
         _ratios(over, systems, _published_ratios()),

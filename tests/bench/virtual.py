@@ -15,11 +15,10 @@ from loadgen.engine import simulate
 from loadgen.knobs import Engine
 from loadgen.plan import Plan
 from loadgen.scenario import build
+from loadgen.studies import simulated
+from loadgen.studies.anyscale import all_at_once, on_a100, paged
 from loadgen.workload import draw
 from tests.bench.machine import load_average
-from tests.engine.anyscale import engine as anyscale_engine
-from tests.engine.anyscale import lengths, paged
-from tests.engine.driving import plan
 
 
 def seconds(asked: Plan, engine: Engine, *, each_step: bool = False) -> float:
@@ -30,8 +29,9 @@ def seconds(asked: Plan, engine: Engine, *, each_step: bool = False) -> float:
 
 
 def burst() -> None:
-    answers = [max(1, tokens) for tokens in lengths(1536)]
-    asked, engine = plan([(0.0, 512, tokens) for tokens in answers]), anyscale_engine(paged(1536))
+    rows = all_at_once(1536)
+    answers = [tokens for _, _, tokens in rows]
+    asked, engine = simulated.plan(rows), simulated.engine(on_a100(paged(1536)))
     jumping = statistics.median(seconds(asked, engine) for _ in range(5))
     stepping = statistics.median(seconds(asked, engine, each_step=True) for _ in range(3))
     print(f"burst of {len(answers):,}, {sum(answers):,} output tokens, paged: {jumping:.3f} s")

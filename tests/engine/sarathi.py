@@ -13,8 +13,8 @@ import numpy as np
 
 from loadgen.engine import simulate
 from loadgen.knobs import Engine
+from loadgen.studies.lengths import Lognormal, lengths
 from tests.engine.driving import Row, plan
-from tests.engine.lengths import Lognormal, lengths
 
 REQUESTS, SEED, MOST_TOKENS = 400, 1, 8192
 LIMITS_S = {"strict": 0.1, "relaxed": 0.5}

@@ -7,37 +7,16 @@ import pytest
 from loadgen.engine.batching import Scheduler
 from loadgen.engine.sequence import Sequence, Step
 from loadgen.knobs import Engine
-from tests.engine import vllm_paper
-from tests.engine.anyscale import KV_TOKENS, engine
+from loadgen.studies.anyscale import KV_TOKENS, on_a100
+from loadgen.studies.simulated import engine
 
 
 def test_opt_13b_leaves_about_15_700_slots_of_an_a100() -> None:
     """The paper's 15.7K. By hand: 0.9 x 40 GiB less 2 x 12.853e9 bytes of weights, at 800 KiB a token."""
-    memory = Scheduler(engine({"kv": {"block_tokens": 1}, "preempt": "memory"})).memory
+    memory = Scheduler(engine(on_a100({"kv": {"block_tokens": 1}, "preempt": "memory"}))).memory
     assert memory is not None
     assert memory.total_blocks == (36 * 2**30 - 2 * 12_853_473_280) // (800 * 1024)
     assert memory.total_blocks == pytest.approx(KV_TOKENS, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("reservation", "ours"),
-    [
-        ("max", 7.0),  # the paper: 7.00; it is 15,700 // 2,048
-        ("pow2", 8.7),  # the paper: 9.81
-        ("oracle", 14.4),  # the paper: 13.62
-        ("paged", 33.5),  # the paper: 30.42
-    ],
-)
-def test_what_a_request_reserves_says_how_many_run_at_once(reservation: str, ours: float) -> None:
-    """Saturated, on lengths like ShareGPT's: the paper's order, and each of its figures within an eighth."""
-    assert vllm_paper.concurrency(reservation) == pytest.approx(ours, rel=0.01)
-
-
-def test_the_lengths_have_the_means_that_they_are_said_to_have() -> None:
-    """155 and 320 tokens, within 3 %: what the published figures were compared with."""
-    _, prompts, outputs = zip(*vllm_paper.rows(), strict=True)
-    assert sum(prompts) / len(prompts) == pytest.approx(155, rel=0.03)
-    assert sum(outputs) / len(outputs) == pytest.approx(320, rel=0.03)
 
 
 def admitted(kv: dict[str, object], *sizes: tuple[int, int], **knobs: object) -> int:
