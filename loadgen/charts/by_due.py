@@ -11,8 +11,10 @@ from loadgen.charts.picture import Columns, Picture, colour, plain
 from loadgen.charts.theme import ink
 from loadgen.charts.timeline import (
     LEAST_S,
+    MOST_BINS,
     SECONDS,
     SERIES,
+    SHAPES,
     bins,
     column,
     endings,
@@ -32,7 +34,6 @@ from loadgen.stats.quantiles import adjusted
 MOST_POINTS = 20_000  # beyond, how many there are in each cell
 _FEW = 3_000  # with so many points, each is smaller
 _CELLS = (100, 50)  # of time, of latency
-_SHAPES = {"ok": "circle", "rejected": "square", "failed": "cross", "aborted": "triangle-up"}
 _QUANTILES = (50, 99)
 _LINES = {"p50": "ink", "p99": "series1"}
 _DASHES = {"p50": [1, 0], "p99": [6, 3]}
@@ -50,12 +51,12 @@ def ttft(run: Run) -> Picture | None:
     seen = np.bincount(endings(r), minlength=len(SERIES))
     ended = {name: shade for (name, shade), n in zip(SERIES.items(), seen, strict=True) if n}
     data = _density(r, ttft_s) if is_dense else _points(r, ttft_s)
-    chart = _dense(data["ttft_cells"]) if is_dense else _pointed(ended, data["requests"])
+    chart = _dense(data["ttft_cells"], rules) if is_dense else _pointed(ended, data["requests"], rules)
     return Picture(
         name="ttft-by-due",
         title=titled("TTFT by when the request was due", run),
         says=_says(r, ttft_s),
-        spec=plain(_layered([*chart, *rules])),
+        spec=plain(chart),
         data=data | window,
         table=_table(r, ttft_s),
         by="line" if is_dense else "outcome",
@@ -85,10 +86,10 @@ def _of_rows(r: Records, rows: Mask) -> dict[str, Sequence[float | str | None]]:
     }
 
 
-def _pointed(ended: dict[str, str], points: Columns) -> list[Any]:
+def _pointed(ended: dict[str, str], requests: Columns, rules: list[Any]) -> Any:
     import altair as alt
 
-    shapes = alt.Scale(domain=[*ended], range=[_SHAPES[name] for name in ended])
+    shapes = alt.Scale(domain=[*ended], range=[SHAPES[name] for name in ended])
     said = [
         alt.Tooltip("row:Q", title="request"),
         alt.Tooltip("outcome:N"),
@@ -102,22 +103,16 @@ def _pointed(ended: dict[str, str], points: Columns) -> list[Any]:
     }
     points = (
         alt.Chart(alt.NamedData("requests"))
-        .mark_point(filled=True, size=24 if len(points["due_s"]) < _FEW else 7)
+        .mark_point(filled=True, size=24 if len(requests["due_s"]) < _FEW else 7)
         .encode(
-            y=latency("y", "ttft_s", "TTFT", [points]),
+            y=latency("y", "ttft_s", "TTFT", [requests]),
             tooltip=[*said, alt.Tooltip("ttft_s:Q", title="TTFT, s")],
             **looks,
         )
         .add_params(zoom())
     )
     tokenless = alt.Chart(alt.NamedData("tokenless")).mark_point(filled=True, size=30)
-    return [points, tokenless.encode(y=alt.value(0), tooltip=said, **looks)]
-
-
-def _layered(layers: list[Any]) -> Any:
-    import altair as alt
-
-    return alt.layer(*layers)
+    return alt.layer(points, tokenless.encode(y=alt.value(0), tooltip=said, **looks), *rules)
 
 
 # --- density ------------------------------------------------------------------------------------------------
@@ -164,7 +159,7 @@ def _weights(counts: Any) -> Floats:
 
 def _lines(r: Records, ttft_s: Floats) -> Columns:
     """Quantiles of those due in each bin; what has no first token is infinitely late, and ends the line."""
-    time, found = bins(r), _quantiles(r, ttft_s, 60)
+    time, found = bins(r), _quantiles(r, ttft_s, MOST_BINS)
     middles_s = time.starts_s() + time.width_s / 2
     return {
         "due_s": column(np.tile(middles_s, len(_LINES))),
@@ -187,7 +182,7 @@ def _quantiles(r: Records, ttft_s: Floats, most: int) -> Floats:
     return np.array(found, np.float64)
 
 
-def _dense(cells: Columns) -> list[Any]:
+def _dense(cells: Columns, rules: list[Any]) -> Any:
     import altair as alt
 
     span = [alt.Tooltip("from_s:Q", title="due from, s"), alt.Tooltip("to_s:Q", title="to, s")]
@@ -234,7 +229,7 @@ def _dense(cells: Columns) -> list[Any]:
             ],
         )
     )
-    return [density, tokenless, lines]
+    return alt.layer(density, tokenless, lines, *rules)
 
 
 # --- words and table ----------------------------------------------------------------------------------------

@@ -24,6 +24,9 @@ _FEW = 10  # things a bin, at least, where there are few
 SERIES = {"ok": "ok", "rejected": "rejected", "failed": "failed", "aborted": "aborted"}
 """How a request ended, as far as a picture tells them apart, and the ink of each."""
 
+SHAPES = {"ok": "circle", "rejected": "square", "failed": "cross", "aborted": "triangle-up"}
+"""And its shape, for those who see few colours."""
+
 _PLACES = {Outcome.OK: 0, Outcome.REJECTED: 1, Outcome.ABORTED: 3}
 _ENDINGS = np.array([_PLACES.get(outcome, 2) for outcome in OUTCOMES])
 

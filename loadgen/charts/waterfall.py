@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.charts.picture import Columns, Picture, colour, plain
-from loadgen.charts.timeline import SECONDS, SERIES, column, endings, names, titled, zoom
+from loadgen.charts.timeline import SECONDS, SERIES, SHAPES, column, endings, names, titled, zoom
 from loadgen.records import OUTCOMES, Floats, Records
 from loadgen.report.figures import clean, duration, number
 from loadgen.report.tables import Column, Table
@@ -17,7 +17,6 @@ from loadgen.stats.metrics import span_s
 
 _ROW_HEIGHT = 7
 _DOING = {"sending": "waste", "waiting": "wait", "streaming": "decode"}
-_SHAPES = {"ok": "circle", "rejected": "square", "failed": "cross", "aborted": "triangle-up"}
 _TABLED = 40
 
 
@@ -120,7 +119,7 @@ def _chart(series: dict[str, str]) -> Any:
         )
         .add_params(zoom(encodings=["x"]))
     )
-    shapes = alt.Scale(domain=[*series], range=[_SHAPES.get(name, "square") for name in series])
+    shapes = alt.Scale(domain=[*series], range=[SHAPES.get(name, "square") for name in series])
     ends = (
         alt.Chart(alt.NamedData("waterfall_ends"))
         .mark_point(filled=True, size=22, opacity=1)

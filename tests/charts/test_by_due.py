@@ -54,8 +54,8 @@ def test_a_density_holds_every_request_once(dense: Picture) -> None:
     assert is_whole(dense)
     r, cells = any_run(3, n=2000).records, dense.data["ttft_cells"]
     ttft_s, came = r.first_token_s - r.due_s, ~np.isnan(r.first_token_s)
-    assert sum(cells["requests"]) == came.sum()  # type: ignore[arg-type]
-    assert sum(dense.data["tokenless"]["requests"]) == (~came).sum()  # type: ignore[arg-type]
+    assert sum(cells["requests"]) == came.sum()
+    assert sum(dense.data["tokenless"]["requests"]) == (~came).sum()
     names = ("from_s", "to_s", "least_s", "most_s", "requests")
     for from_s, to_s, least_s, most_s, n in [*zip(*map(cells.__getitem__, names), strict=True)][::97]:
         inside = (r.due_s >= from_s) & (r.due_s < to_s) & (ttft_s >= least_s) & (ttft_s < most_s)
@@ -67,9 +67,9 @@ def test_lines_over_a_density_are_quantiles_over_all_that_were_due(dense: Pictur
     r, lines = any_run(3, n=2000).records, dense.data["ttft_lines"]
     late_s = np.where(np.isnan(r.first_token_s), np.inf, r.first_token_s - r.due_s)
     rows = [*zip(lines["due_s"], lines["line"], lines["ttft_s"], strict=True)]
-    width_s = float(rows[1][0]) - float(rows[0][0])  # type: ignore[arg-type]
+    width_s = float(rows[1][0]) - float(rows[0][0])
     for due_s, line, value in rows:
-        some = np.sort(late_s[np.abs(r.due_s - float(due_s)) < width_s / 2])  # type: ignore[arg-type]
+        some = np.sort(late_s[np.abs(r.due_s - float(due_s)) < width_s / 2])
         share = {"p50": 0.5, "p99": 0.99}[str(line)]
         expected = some[int(np.ceil(share * len(some))) - 1] if len(some) else np.inf
         assert value == (pytest.approx(expected, rel=1e-5) if np.isfinite(expected) else None)

@@ -155,7 +155,7 @@ def test_simulated_and_measured_never_look_alike() -> None:
     """A simulated run is dashed, and its name says what it is."""
     runs = {"static": any_run(1, source="virtual"), "mine": any_run(2)}
     for metric in ("ttft_s", "e2e_s", "gaps"):
-        picture = compared(metric, runs)  # type: ignore[arg-type]
+        picture = compared(metric, runs)
         assert picture is not None
         assert is_whole(picture)
         assert [*picture.series] == ["static (simulated)", "mine"]

@@ -52,9 +52,9 @@ def test_lines_are_the_quantiles_of_gaps_that_ended_in_the_bin(
     assert picture is not None
     lines, gaps = picture.data["gaps"], np.array([(g, at) for g, at, _ in one_by_one(run.records)])
     rows = [*zip(lines["at_s"], lines["gap"], lines["gap_s"], strict=True)]
-    width_s = float(rows[1][0]) - float(rows[0][0])  # type: ignore[arg-type]
+    width_s = float(rows[1][0]) - float(rows[0][0])
     for at_s, line, value in rows:
-        first_us = (float(at_s) - width_s / 2) * 1e6  # type: ignore[arg-type]
+        first_us = (float(at_s) - width_s / 2) * 1e6
         some = np.sort(gaps[(gaps[:, 1] >= first_us) & (gaps[:, 1] < first_us + width_s * 1e6), 0])
         if not len(some):
             assert value is None

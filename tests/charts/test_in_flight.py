@@ -45,6 +45,15 @@ def test_a_request_that_ends_as_another_starts_is_not_beside_it() -> None:
     assert picture.table.rows[0][1] == "1"
 
 
+def test_what_took_no_time_was_never_in_flight() -> None:
+    """A request that ended as it began, as in virtual time, is in no count; alone, it makes no picture."""
+    instant = ok(0, 1.0, ttft_s=0.0, gaps_us=())
+    assert in_flight(run_of([instant])) is None
+    picture = in_flight(run_of([instant, ok(1, 0.0, ttft_s=2.0, gaps_us=())]))
+    assert picture is not None
+    assert picture.data["in_flight"]["requests"] == [1, 0]
+
+
 def test_the_table_counts_what_goes_on_from_before() -> None:
     """A request of 9 s is in flight in every span, though nothing happens there."""
     rows = [ok(0, 0.0, ttft_s=9.0, gaps_us=()), *(ok(i, 0.01 * i, ttft_s=0.001) for i in range(1, 40))]

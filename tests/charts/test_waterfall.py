@@ -19,6 +19,7 @@ def test_a_row_is_what_the_request_did() -> None:
             failed(1, 2.0, ended_s=2.75),
             ok(2, 3.0, outcome=Outcome.BROKEN, ended_s=4.0),
             failed(3, 4.0, Outcome.UNSENT, started_s=None, sent_s=None, ended_s=None),
+            failed(4, 5.0, Outcome.CONNECT_ERROR, sent_s=None, ended_s=5.5),
         ]
     )
     picture = waterfall(run)
@@ -31,12 +32,14 @@ def test_a_row_is_what_the_request_did() -> None:
         (1, "waiting", 2.0, 2.75),
         (2, "streaming", 3.1, 3.13),
         (2, "waiting", 3.0, 3.1),
+        (4, "sending", 5.0, 5.5),
     ]
     assert [*zip(ends["at_s"], ends["what"], ends["outcome"], strict=True)] == [
         (1.53, "ok", "ok"),
         (2.75, "failed", "http_error"),
         (4.0, "failed", "broken"),
         (4.0, "failed", "unsent"),
+        (5.5, "failed", "connect_error"),
     ]
     assert [*picture.series] == ["sending", "waiting", "streaming", "ok", "failed"]
 
