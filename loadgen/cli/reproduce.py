@@ -24,6 +24,7 @@ def reproduce(
 
     Writes report.md, its pictures as SVG, and figures.json.
     """
+    from loadgen.cli.files import folder, written
     from loadgen.cli.words import Words
     from loadgen.report.terminal import print_tables
     from loadgen.scenario import ScenarioError
@@ -38,16 +39,16 @@ def reproduce(
     from loadgen.studies.written import write
 
     chosen = of_name(name)
+    into = folder(out or Path("reports") / name)
     words.say(f"making {name}: about {chosen.seconds} s of one core")
     study, command = chosen.make(), f"loadgen reproduce {name}"
-    folder = out or Path("reports") / name
-    write(study, folder, command)
+    write(study, into, command)
     words.results.print(f"{study.title}\n", markup=False)
     for said in study.answer:
         words.results.print(said, markup=False)
-    words.say(f"files in {folder}: report.md, figures.json, {len(study.pictures)} pictures")
+    words.say(f"files in {into}: report.md, figures.json, {len(study.pictures)} pictures")
     if html:
-        from loadgen.pages.study_page import page
+        from loadgen.studies.study_page import study_page
 
-        html.write_text(page(study, command), encoding="utf-8")
+        written(html, study_page(study, command))
         words.say(f"page in {html}")

@@ -23,17 +23,17 @@ class Listed(NamedTuple):
 
 
 STUDIES = (
-    Listed("static-vs-continuous", "What does continuous batching gain over static batching, and when?", 30),
-    Listed("anyscale-2023", "What is in the 23x of Anyscale's benchmark, policy and handicaps apart?", 30),
-    Listed("orca-2022", "What is in Orca's 36.9x over FasterTransformer?", 30),
-    Listed("vllm-2023", "How much more runs at once when KV memory is paged, and what does it bear?", 30),
-    Listed("sarathi-2024", "What do chunked prompts buy under a limit on the time between tokens?", 60),
-    Listed("distserve", "What is the goodput under DistServe's limits, in both senses of the word?", 30),
-    Listed("preemption-tail", "What does preemption do to the tail: recompute, swap, ideal?", 30),
-    Listed("admission", "What do bounded queues and cautious admission buy, and what do they refuse?", 30),
-    Listed("chunk-size", "Which chunk size trades TTFT against the time between tokens, and how?", 30),
-    Listed("prefill-vs-decode-priority", "Who pays when prompts go first, and who when decodes do?", 30),
-    Listed("overload", "What does each policy do past capacity?", 30),
+    Listed("static-vs-continuous", "What does continuous batching gain over static batching, and when?", 20),
+    Listed("anyscale-2023", "What is in the 23x of Anyscale's benchmark, policy and handicaps apart?", 16),
+    Listed("orca-2022", "What is in Orca's 36.9x over FasterTransformer?", 19),
+    Listed("vllm-2023", "How much more runs at once when KV memory is paged, and what does it bear?", 39),
+    Listed("sarathi-2024", "What do chunked prompts buy under a limit on the time between tokens?", 7),
+    Listed("distserve", "What is the goodput under DistServe's limits, in both senses of the word?", 29),
+    Listed("preemption-tail", "What does preemption do to the tail: recompute, swap, ideal?", 23),
+    Listed("admission", "What do bounded queues and cautious admission buy, and what do they refuse?", 25),
+    Listed("chunk-size", "Which chunk size trades TTFT against the time between tokens, and how?", 14),
+    Listed("prefill-vs-decode-priority", "Who pays when prompts go first, and who when decodes do?", 9),
+    Listed("overload", "What does each policy do past capacity?", 17),
 )
 
 

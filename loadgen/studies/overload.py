@@ -240,8 +240,8 @@ def _conditions() -> list[Condition]:
     said = {
         "model and hardware": "OPT-13B on an A100 40 GB, roofline; 32 slots and 15,700 tokens of paged KV; "
         "static and dynamic: batches of 16",
-        "load": f"{REQUESTS:,} Poisson requests a point; prompts lognormal, mean 161; answers lognormal, mean "
-        "338, both up to 1,024; a quarter of the users is urgent",
+        "load": f"{REQUESTS:,} Poisson requests a point; prompts lognormal, mean 161; answers lognormal, "
+        "mean 338; both up to 1,024; a quarter of the users is urgent",
         "capacity": f"each policy's own, in the middle of a burst: {rates}; all others as continuous",
         "metric": "attainment: requests with TTFT <= 2 s and TPOT <= 100 ms / all offered; refused and "
         "abandoned ones are misses",

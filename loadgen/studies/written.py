@@ -23,8 +23,7 @@ SIMULATED = (
 
 
 def write(study: Study, folder: Path, command: str) -> list[Path]:
-    """`report.md`, `figures.json` and the pictures, in `folder`; what else lies there stays."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """`report.md`, `figures.json` and the pictures, in `folder`, which is there."""
     texts = {"report.md": markdown(study, command), "figures.json": figures(study)}
     texts |= {f"{picture.name}.svg": svg(picture) for picture in study.pictures}
     for name, text in texts.items():

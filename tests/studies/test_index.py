@@ -1,0 +1,48 @@
+"""The list of studies, the index of reports and the folders say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from loadgen.scenario import ScenarioError
+from loadgen.studies.listing import STUDIES, of_name
+
+REPORTS = Path(__file__).parents[2] / "reports"
+NAMES = [each.name for each in STUDIES]
+
+
+def test_the_index_has_every_study_with_its_question_and_its_command() -> None:
+    """In the order of the list, and nothing else."""
+    text = (REPORTS / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[(\S+)\]\((\S+)\) \| (.+?) \| `(.+?)` \| (\d+) \|$", text, re.MULTILINE)
+    assert rows == [
+        (s.name, f"{s.name}/report.md", s.question, f"loadgen reproduce {s.name}", str(s.seconds))
+        for s in STUDIES
+    ]
+
+
+def test_every_study_has_its_folder_and_every_folder_its_study() -> None:
+    """No report stands there that nobody can make again."""
+    assert sorted(path.name for path in REPORTS.iterdir() if path.is_dir()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_holds_the_pictures_that_its_page_shows_and_no_other(name: str) -> None:
+    """Page and figures name the study, and the page says at its top that nothing was measured."""
+    page = (REPORTS / name / "report.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^!\[.+\]\((.+\.svg)\)$", page, re.MULTILINE)
+    assert sorted({"report.md", "figures.json", *shown}) == sorted(p.name for p in (REPORTS / name).iterdir())
+    assert "**SIMULATED.**" in page.split("**Question.**")[0]
+    assert f"loadgen reproduce {name}\n" in page
+    figures = json.loads((REPORTS / name / "figures.json").read_text(encoding="utf-8"))
+    assert (figures["study"], figures["schema"], figures["source"]) == (name, 1, "virtual")
+
+
+def test_an_unknown_study_is_answered_with_those_there_are() -> None:
+    """One line: which name, and which to choose from."""
+    with pytest.raises(ScenarioError, match=r"no study is named 'sarathi'; there are .*sarathi-2024"):
+        of_name("sarathi")
