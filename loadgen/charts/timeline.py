@@ -108,7 +108,7 @@ def latency(scale: Literal["x", "y"], field: str, title: str, columns: Sequence[
 
     shown = "format(datum.value < 1 ? datum.value * 1000 : datum.value, '~g')"
     unit = "(datum.value < 1 ? ' ms' : ' s')"
-    is_wide = f"domain('{scale}')[1] > 12 * domain('{scale}')[0]"
+    is_wide = f"domain('{scale}')[1] > 3 * domain('{scale}')[0]"
     is_between = "test(regexp('^[346789][.]0+e'), format(datum.value, '.6e'))"
     axis = alt.Axis(labelExpr=f"{is_wide} && {is_between} ? '' : {shown} + {unit}")
     channel = alt.X if scale == "x" else alt.Y
