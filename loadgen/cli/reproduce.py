@@ -47,8 +47,8 @@ def reproduce(
     for said in study.answer:
         words.results.print(said, markup=False)
     words.say(f"files in {into}: report.md, figures.json, {len(study.pictures)} pictures")
-    if html:
+    if html is not None:
         from loadgen.studies.study_page import study_page
 
         written(html, study_page(study, command))
-        words.say(f"page in {html}")
+        words.say(f"page: {html}")
