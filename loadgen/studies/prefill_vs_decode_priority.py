@@ -26,8 +26,8 @@ from loadgen.studies.simulated import Knobs
 from loadgen.studies.study import Claim, Condition, Section, Study
 
 RATES = (1, 2, 3, 4, 5)
-CHUNKED, LIST, HYBRID = "decode first, 512", "list, 2048", "hybrid"
-FIRST, GATED = "prefill first", "prefill first, gated"
+CHUNKED, LIST, HYBRID = "decode first (512)", "list (2048)", "hybrid"
+FIRST, GATED = "prefill first", "prefill first (gated)"
 WHOLE_PROMPTS: Knobs = {"prefill_chunk": None, "token_budget": 8192}
 ORDERS: Mapping[str, Knobs] = {
     CHUNKED: {"order": "decode_first", "token_budget": 512, "prefill_chunk": None},
@@ -47,7 +47,7 @@ WHO = {
     CHUNKED: "chats and voice: a reader notices a stall before a later first token",
     LIST: "the same with a laxer limit on gaps: longer steps, earlier first tokens",
     HYBRID: "prompts that are all short against a step; long ones stall everybody once",
-    FIRST: "batch jobs and short answers, where nobody reads along",
+    FIRST: "where the first token is all that counts, and nobody reads along",
     GATED: "steady answers more than early first tokens: few interruptions, each a long one",
 }
 LOAD = Axis("offered load, requests/s", log=True, ticks={rate: f"{rate}" for rate in RATES})
@@ -78,8 +78,8 @@ def _by_load(found: Found) -> Section:
         (
             "One engine, one plan a seed, five orders. Decodes first and the list are the same order "
             "here, since prompts are computed in the order in which they came: at one budget they give "
-            "the same figures, and what differs is the budget. All compute the same tokens and reach "
-            "the same throughput; what differs is who waits while a prompt is computed: the prompt's "
+            "the same figures, and what differs is the budget. All compute the same tokens; what "
+            "differs is who waits while a prompt is computed: the prompt's "
             "own user (TTFT), or everybody who reads an answer (stalls, and through them ITL and TPOT)."
         ),
         (
@@ -131,11 +131,12 @@ def study() -> Study:
                 f"{duration(at[GATED][STALL_P99].value)}."
             ),
             (
-                "Decide by who suffers: people who read along need decodes first and chunks; a job "
-                "that waits for the whole answer may take any order but the gated one: E2E p50 is "
+                "People who read along need decodes first and chunks, and a job that waits for the "
+                "whole answer is served best by them too: E2E p50 is "
                 f"{duration(at[CHUNKED][E2E_P50].value)} with chunks, "
                 f"{duration(at[FIRST][E2E_P50].value)} with prompts first, "
-                f"{duration(at[GATED][E2E_P50].value)} with gates."
+                f"{duration(at[GATED][E2E_P50].value)} with gates. Prompts first is for those to whom "
+                "the first token is all that counts."
             ),
         ],
         conditions=[
