@@ -34,8 +34,8 @@ class Law(NamedTuple):
     requests: int
 
 
-SHAREGPT = Law(Lognormal.by_mean(168, 1.0), Lognormal.by_mean(355, 1.0), 2.0, 1000)
-ALPACA = Law(Lognormal.by_mean(19.3, 1.0), Lognormal.by_mean(58.5, 1.0), 30.0, 2500)
+SHAREGPT = Law(Lognormal.by_mean(168, 1.0), Lognormal.by_mean(355, 1.0), 2.0, 1500)
+ALPACA = Law(Lognormal.by_mean(19.3, 1.0), Lognormal.by_mean(58.5, 1.0), 30.0, 4000)
 LAWS = {"ShareGPT": SHAREGPT, "Alpaca": ALPACA}
 
 _KV: Knobs = {"tokens": KV_TOKENS}
@@ -146,9 +146,9 @@ def normalized_s(law: Law, server: str, rate_rps: float) -> float:
 
 
 def capacity_rps(law: Law, server: str, limit_s: float = LIMIT_S) -> float:
-    """The highest rate whose mean normalized latency is at most `limit_s`, within 2 %."""
-    holds, breaks = 0.05, 200.0
-    while breaks / holds > 1.02:
+    """The highest rate whose mean normalized latency is at most `limit_s`, within 3 %."""
+    holds, breaks = law.published_rps / 100, 4 * law.published_rps
+    while breaks / holds > 1.03:
         middle = sqrt(holds * breaks)
         if normalized_s(law, server, middle) <= limit_s:
             holds = middle

@@ -136,7 +136,7 @@ def test_output_tokens_are_a_fifth_of_what_the_benchmark_counts() -> None:
 
 
 def test_the_ladder_s_rungs_are_the_systems_and_policies_it_names() -> None:
-    """HF first, vLLM as benchmarked last; padding to the batch is worth 3.3x; equal kernels make it static."""
+    """HF first, vLLM as benchmarked last; padding to the batch is 3.3x; equal kernels make it static."""
     made = anyscale_figures.rungs()
     assert made["HF as benchmarked"] == system_throughput("HF", 1536).tokens_per_s
     assert made["vLLM as benchmarked"] == system_throughput("vLLM", 1536).tokens_per_s
