@@ -98,15 +98,14 @@ def gaps_in_blocks(r: Records, metric: str) -> tuple[Counted, Blocks]:
     rows = in_due_order(r)
     cuts = edges(len(rows))
     block_of = np.zeros(len(r), np.int64)  # rows that are not offered have no gaps that count
-    block_of[rows] = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts)) if len(cuts) > 1 else 0
+    block_of[rows] = np.searchsorted(cuts, np.arange(len(rows)), side="right") - 1
     tally, binned = Tally(), Binned(len(cuts) - 1)
     for block, gaps_us in _by_block(r, metric, block_of):
         found_us = Counted.of(gaps_us)
         tally.add(found_us)
         if len(cuts) > 1:
             binned.add(block, found_us)
-    late = np.add.reduceat(owed_gaps(r)[rows], cuts[:-1]) if len(cuts) > 1 else np.zeros(0)
-    return tally.counted(), binned.blocks(late)
+    return tally.counted(), binned.blocks(np.add.reduceat(owed_gaps(r)[rows], cuts[:-1]))
 
 
 def _by_block(r: Records, metric: str, block_of: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
