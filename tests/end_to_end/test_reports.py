@@ -49,7 +49,7 @@ def test_what_cannot_be_made_is_said_in_one_line(tmp_path: Path, asked: tuple[st
 )
 def test_a_report_s_figures_are_made_again(tmp_path: Path, name: str) -> None:
     """Virtual time has no noise: every figure to 1e-6, and the page's words, on any machine."""
-    ended = loadgen("reproduce", name, "--out", str(tmp_path), cwd=tmp_path)
+    ended = loadgen("reproduce", name, "--out", str(tmp_path), cwd=tmp_path, timeout_s=300)
     assert ended.code == 0, ended.err
     made, kept = (json.loads((at / "figures.json").read_text()) for at in (tmp_path, REPORTS / name))
     assert [place for place, _ in each(made)] == [place for place, _ in each(kept)]
