@@ -22,22 +22,30 @@ def cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
-SLOW = pytest.StashKey[int]()
+LEFT_OUT = pytest.StashKey[dict[str, int]]()
+BY_MARKER = {
+    "slow": "they take seconds of real time",
+    "browser": "they open pages in a headless Chromium",
+}
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Count the slow ones: the others were left out by a name or a marker that someone typed."""
+    """Count those left out by a marker: the others were by a name that someone typed."""
     for item in items:
-        stash = item.config.stash
-        stash[SLOW] = stash.get(SLOW, 0) + ("slow" in item.keywords)
+        counts = item.config.stash.setdefault(LEFT_OUT, dict.fromkeys(BY_MARKER, 0))
+        for marker in BY_MARKER:
+            counts[marker] += marker in item.keywords
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     stats = terminalreporter.stats
     ran = sum(len(stats.get(kind, [])) for kind in ("passed", "failed", "xfailed", "xpassed"))
-    left_out = terminalreporter.config.stash.get(SLOW, 0)
-    terminalreporter.write_line(
-        f"collected {ran + left_out + len(stats.get('skipped', []))}, ran {ran}, deselected {left_out} "
-        "(marked slow: they take seconds of real time; run them with: "
-        ".venv/bin/python -m pytest -W error -m slow)"
-    )
+    left_out = terminalreporter.config.stash.get(LEFT_OUT, {})
+    total = ran + sum(left_out.values()) + len(stats.get("skipped", []))
+    terminalreporter.write_line(f"collected {total}, ran {ran}, deselected {sum(left_out.values())}")
+    for marker, count in left_out.items():
+        if count:
+            terminalreporter.write_line(
+                f"{count} marked {marker}: {BY_MARKER[marker]}; run them with: "
+                f".venv/bin/python -m pytest -W error -m {marker}"
+            )

@@ -61,6 +61,19 @@ def rows(columns: Columns) -> list[dict[str, float | str | None]]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
+def spec_of(picture: Picture) -> dict[str, Any]:
+    """The picture's spec with its height, and without layers that have no rows: they have no scale."""
+    whole = picture.spec | {"height": picture.spec.get("height", picture.height)}
+    layers = whole.get("layer", ())
+    full = [layer for layer in layers if _has_rows(layer, picture.data)]
+    return whole | {"layer": full} if full else whole
+
+
+def _has_rows(layer: dict[str, Any], data: Mapping[str, Columns]) -> bool:
+    columns = data.get(layer.get("data", {}).get("name"))
+    return columns is None or any(columns.values())
+
+
 def svg(picture: Picture, width: int = WIDTH) -> str:
     """The picture as an SVG on white, with title and caption above it."""
     return _drawn(_standing(picture, width), picture.data)
@@ -80,8 +93,7 @@ def sheet(title: str, says: Sequence[str], pictures: Sequence[Picture]) -> str:
 def _standing(picture: Picture, width: int) -> dict[str, Any]:
     """The picture's spec, so wide, with the words that a page has around it."""
     subtitle = textwrap.wrap(picture.says, _LINE * width // WIDTH)
-    size = {"width": width, "height": picture.spec.get("height", picture.height)}
-    return picture.spec | size | {"title": {"text": picture.title, "subtitle": subtitle}}
+    return spec_of(picture) | {"width": width, "title": {"text": picture.title, "subtitle": subtitle}}
 
 
 def _drawn(spec: dict[str, Any], data: Mapping[str, Columns]) -> str:

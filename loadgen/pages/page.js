@@ -15,7 +15,8 @@ async function draw(picture) {
   const spec = {...picture.spec, config: page.config, width: "container",
     autosize: {type: "fit-x", contains: "padding"},
     datasets: Object.fromEntries(picture.data.map(name => [name, rowsOf(name)]))};
-  const drawn = await vegaEmbed(chart, spec, {actions: false, renderer: "svg", ast: true});
+  const place = chart.appendChild(document.createElement("div")); // it is given another role
+  const drawn = await vegaEmbed(place, spec, {actions: false, renderer: "svg", ast: true});
   const hidden = new Set();
   for (const button of figure.querySelectorAll("button[aria-pressed]"))
     button.addEventListener("click", () => {

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from loadgen.charts.picture import Columns, Picture
+from loadgen.charts.picture import Columns, Picture, spec_of
 from loadgen.charts.theme import CONFIG, SHADES, ink
 from loadgen.report.figures import clean
 from loadgen.report.tables import Column, Table
@@ -238,7 +238,7 @@ def _pictures(pictures: Sequence[Picture]) -> str:
 
 def _toggled(picture: Picture) -> dict[str, Any]:
     """The picture's spec, of which rows can be hidden by series."""
-    spec = picture.spec | {"height": picture.spec.get("height", picture.height)}
+    spec = spec_of(picture)
     if picture.by is None:
         return spec
     hidden = {"name": "hidden", "value": []}
@@ -246,7 +246,17 @@ def _toggled(picture: Picture) -> dict[str, Any]:
 
 
 def _filtered(spec: dict[str, Any], by: str) -> dict[str, Any]:
+    """Without hidden rows, nor a legend of what the buttons say."""
     if "layer" in spec:
         return spec | {"layer": [_filtered(layer, by) for layer in spec["layer"]]}
     visible = {"filter": f"indexof(hidden, datum[{json.dumps(by)}]) < 0"}
-    return spec | {"transform": [visible, *spec.get("transform", ())]}
+    channels = {
+        name: channel | {"legend": None} if _tells(channel, by) else channel
+        for name, channel in spec.get("encoding", {}).items()
+    }
+    return spec | {"transform": [visible, *spec.get("transform", ())], "encoding": channels}
+
+
+def _tells(channel: Any, by: str) -> bool:
+    """Whether a channel of a chart would have a legend of the series."""
+    return isinstance(channel, dict) and channel.get("field") == by and "scale" in channel
