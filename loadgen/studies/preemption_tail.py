@@ -227,11 +227,15 @@ def _victims(figures: dict[str, Any]) -> Section:
         Column("victim", "label"),
         *(Column(f"{t} {q}") for t in ("E2E", "longest stall") for q in ("p99", "p99.9")),
     ]
+    last, most = figures["last"], figures["most_remaining"]
     says = [
         (
-            "Who is put back decides who carries the tail. The last admitted lost least; the one with "
-            "most left to do keeps the slots with those who end soon, and then waits longest of all; it "
-            "also takes an oracle."
+            "Who is put back decides who carries the tail. If it is the one with most left to do, "
+            f"fewer requests stall (longest stall p99 {duration(most['stall_s']['p99'])} against "
+            f"{duration(last['stall_s']['p99'])} with the last admitted), and the longest answers pay "
+            f"for it (E2E p99.9 {duration(most['e2e_s']['p99.9'])} against "
+            f"{duration(last['e2e_s']['p99.9'])}). It takes an oracle: a server does not know how long "
+            "an answer will be."
         ),
     ]
     table = Table(

@@ -48,7 +48,7 @@ WHO = {
     LIST: "the same with a laxer limit on gaps: longer steps, earlier first tokens",
     HYBRID: "prompts that are all short against a step; long ones stall everybody once",
     FIRST: "where the first token is all that counts, and nobody reads along",
-    GATED: "steady answers more than early first tokens: few interruptions, each a long one",
+    GATED: "steady answers more than early first tokens: fewer interruptions, but long ones",
 }
 LOAD = Axis("offered load, requests/s", log=True, ticks={rate: f"{rate}" for rate in RATES})
 SHOWN = (TTFT_P50, TTFT_P99, ITL_P99, TPOT_P99, STALL_P99, STALLED, E2E_P50)
@@ -127,8 +127,7 @@ def study() -> Study:
                 "Gates (TGI's) trade the other way round: prompts wait for 20 steps of decodes (TTFT p50 "
                 f"{duration(at[GATED][TTFT_P50].value)}), answers are interrupted more rarely (TPOT p99 "
                 f"{duration(at[GATED][TPOT_P99].value)} against {duration(at[FIRST][TPOT_P99].value)}), "
-                "but the interruption is no shorter: longest stall p99 "
-                f"{duration(at[GATED][STALL_P99].value)}."
+                f"but still for long: longest stall p99 {duration(at[GATED][STALL_P99].value)}."
             ),
             (
                 "People who read along need decodes first and chunks, and a job that waits for the "
