@@ -1,0 +1,72 @@
+"""Overload: what the answer says holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadgen.studies.overload import BOTH, BOUNDED, FCFS, PATIENT, POLICIES, PRIORITY
+from tests.studies.committed import figures
+
+FOUND = figures("overload")
+CELLS, TENTHS, SPANS = FOUND["cells"], FOUND["median_ttft_s_by_tenth"], FOUND["run_lengths"]
+
+
+def test_past_capacity_throughput_stays_and_attainment_is_gone() -> None:
+    """First come, first served at 1.5 and 2.0: what it completes is its capacity, to a twentieth."""
+    for load in ("1.5", "2"):
+        assert CELLS[FCFS][load]["completed_rps"] == pytest.approx(FOUND["capacity_rps"][FCFS], rel=0.05)
+        assert CELLS[FCFS][load]["attainment"] < 0.05
+
+
+def test_the_wait_grows_through_the_run_unless_the_queue_is_bounded() -> None:
+    """As a fluid queue does: by (load - 1) seconds a second. A bound, or users who leave, end it."""
+    waits = TENTHS[FCFS]
+    assert waits == sorted(waits)
+    span_s = 1500 / (1.5 * FOUND["capacity_rps"][FCFS])
+    grown_s = waits[-1] - waits[0]
+    assert grown_s == pytest.approx((1.5 - 1) * 0.9 * span_s, rel=0.15)
+    assert max(TENTHS[BOUNDED]) < 2
+    assert max(TENTHS[PATIENT]) < 60
+
+
+def test_percentiles_depend_on_how_long_one_measured_past_capacity_alone() -> None:
+    """Eight times the requests: several times the p99 without a bound, a quarter more at most with one."""
+    grown, bounded = SPANS[f"{FCFS} at 1.5"], SPANS[f"{BOUNDED} at 1.5"]
+    assert grown["long_p99"] > 5 * grown["short_p99"]
+    assert bounded["long_p99"] < 1.25 * bounded["short_p99"]
+
+
+def test_a_bounded_queue_serves_nearly_as_many_well_as_could_be() -> None:
+    """At load L no more than 1 / L can be served; it comes within a twelfth of that."""
+    for load in (1.2, 1.5, 2.0):
+        assert 1 / load * 11 / 12 < CELLS[BOUNDED][f"{load:g}"]["attainment"] <= 1 / load
+
+
+def test_priority_saves_the_urgent_and_starves_the_rest_and_aging_and_deadlines_do_not() -> None:
+    """At 1.5 of capacity a quarter is urgent, which it can serve."""
+    urgent = {name: CELLS[name]["1.5"]["urgent_attainment"] for name in POLICIES}
+    assert urgent[PRIORITY] > 0.95
+    assert CELLS[PRIORITY]["1.5"]["rest_attainment"] < 0.05
+    assert urgent[FCFS] < urgent["aging"] < urgent["deadline"] < urgent[PRIORITY]
+
+
+def test_users_who_leave_waste_what_was_computed_for_them_unless_the_queue_is_bounded() -> None:
+    """At 1.5 of capacity a third of all tokens; behind a bound nobody waits so long."""
+    assert CELLS[PATIENT]["1.5"]["wasted_share"] > 0.3
+    assert CELLS[BOTH]["1.5"]["wasted_share"] == 0
+    assert CELLS[FCFS]["2"]["wasted_share"] == 0
+
+
+def test_every_request_is_served_refused_or_lost() -> None:
+    """Good, refused and lost ones are never more than all."""
+    for row in CELLS.values():
+        for cell in row.values():
+            assert cell["attainment"] + cell["rejection_rate"] + cell["lost_share"] <= 1 + 1e-9
+
+
+def test_attainment_of_all_is_that_of_its_classes_together() -> None:
+    """It lies between them."""
+    for row in CELLS.values():
+        for cell in row.values():
+            low, high = sorted((cell["urgent_attainment"], cell["rest_attainment"]))
+            assert low <= cell["attainment"] <= high
