@@ -11,7 +11,7 @@ from loadgen.report.figures import number
 from loadgen.report.tables import Table
 
 _SHAPES = (
-    "circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left", "stroke",
+    "circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left", "wedge",
 )  # fmt: skip
 _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (10, 4), (4, 2, 1, 2), (1, 0), (3, 3))
 _WIDE_LEGEND = 45  # letters in its names, above which it takes two columns
