@@ -252,11 +252,9 @@ def _highest(ours: Found) -> Section:
     for name, of_systems in ours.highest.items():
         asked = SETTINGS[name]
         tight, loose = ({system: each[at] for system, each in of_systems.items()} for at in (0.4, 1.0))
-        best = max(tight, key=lambda system: tight[system])
         says = f"""At the published limits {number(min(loose.values()) / asked.gpus)} to
             {number(max(loose.values()) / asked.gpus)} requests/s per GPU; at 0.4 of them
-            {number(min(tight.values()) / asked.gpus)} to {number(tight[best] / asked.gpus)}
-            (the most: {best})."""
+            {number(min(tight.values()) / asked.gpus)} to {number(max(tight.values()) / asked.gpus)}."""
         titles = Titles(
             f"slo-scale-{len(pictures) + 1}", f"Highest rate by scale of the limits: {name}", sentence(says),
             f"scale of both limits (1: {asked.ttft_s:g} s and {asked.tpot_s:g} s)", "requests/s per GPU",

@@ -1,0 +1,60 @@
+"""DistServe's limits: what the answer says holds, and each figure is counted by hand on a small case."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loadgen.studies.distserve import CHUNKS, LARGE, PACE_S, REFUSING, SETTINGS, SMALL, SYSTEMS, Seen
+from tests.studies.committed import figures
+
+FOUND = figures("distserve")
+
+
+def test_a_good_request_keeps_both_limits_and_a_refused_one_keeps_none() -> None:
+    """Of four: good, late, slow, refused; the last is offered, but not accepted."""
+    found = Seen(np.array([0.1, 0.3, 0.1, np.inf]), np.array([0.05, 0.05, 0.2, np.inf]), 10.0)
+    assert found.good(0.25, 0.1) == 1
+    assert found.attainment(0.25, 0.1) == 0.25
+    assert found.accepted == 3
+
+
+def test_looser_limits_never_bear_less() -> None:
+    """Of every setting and system."""
+    for setting in SETTINGS:
+        for system in SYSTEMS:
+            rates = [*FOUND["highest_rps"][setting][system].values()]
+            assert rates == sorted(rates)
+
+
+def test_at_the_published_limits_the_systems_differ_by_less_than_a_fifth() -> None:
+    """And prompts first is the worst of them."""
+    for setting in (SMALL, LARGE):
+        rates = {system: each["1"] for system, each in FOUND["highest_rps"][setting].items()}
+        assert max(rates.values()) < 1.2 * min(rates.values())
+        assert min(rates, key=lambda system: rates[system]) == "prompts first"
+
+
+def test_good_requests_per_second_fall_past_their_peak() -> None:
+    """By half at the highest rate; up to 6/s nearly all are good."""
+    for system in SYSTEMS:
+        rates = {float(rate): each["good_rps"] for rate, each in FOUND["rates"][system].items()}
+        assert rates[max(rates)] < 0.6 * max(rates.values())
+        assert rates[6.0] > 0.95 * 6
+    assert CHUNKS in FOUND["rates"]
+
+
+def test_counting_the_refused_turns_the_order_of_two_servers_round() -> None:
+    """The one that refuses is better by accepted requests and worse by offered ones."""
+    everyone, tight = (FOUND["refusing"][name] for name in REFUSING)
+    assert tight["attainment_of_accepted"] > everyone["attainment_of_accepted"]
+    assert tight["attainment"] < everyone["attainment"]
+    assert tight["attainment"] == pytest.approx(tight["attainment_of_accepted"] * (1 - tight["refused"]))
+
+
+def test_holding_tokens_back_flatters_the_tail_of_gaps_and_helps_nobody() -> None:
+    """The p99 of the gaps is the pace itself, and answers end later."""
+    paced = FOUND["paced"]
+    assert paced["paced_gap_p99_s"] == pytest.approx(PACE_S)
+    assert paced["gap_p99_s"] > 2 * PACE_S
+    assert paced["paced_e2e_s"] > paced["e2e_s"] + 1
