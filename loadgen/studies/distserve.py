@@ -232,19 +232,36 @@ def _share(value: float) -> str:
 
 
 def _conditions() -> list[Condition]:
-    return [
-        Condition("model and hardware", "OPT-13B, 66B, 175B on A100 80 GB", "OPT-13B on one A100 80 GB; "
-                  "Llama-2-70B on four, without any cost of communication; rooflines"),
-        Condition("lengths", "ShareGPT", "lognormal with ShareGPT's means, 161 and 338 tokens (as the vLLM "
-                  "paper gives them)"),
-        Condition("load", "Poisson", f"Poisson, {REQUESTS:,} requests, one seed; rates 5 % apart"),
-        Condition("limits, TTFT / TPOT", "OPT-13B 0.25 / 0.1 s; 66B 2.5 / 0.15 s; 175B 4 / 0.2 s; HumanEval "
-                  "0.125 / 0.2 s and LongBench 15 / 0.15 s (66B)", "the first two"),
-        Condition("baseline", "systems that share a GPU between prompts and decodes", "four of those, and "
-                  "nothing else"),
-        Condition("metric", "highest rate per GPU with 90 % of requests within both limits; in their blog: "
-                  "completed requests/s within the limits", "both; the share is of all offered requests"),
-    ]  # fmt: skip
+    unread = "not in the notes read"
+    said = {
+        "model and hardware": (
+            f"OPT-13B, 66B, 175B; the hardware was {unread}",
+            "OPT-13B on one A100 80 GB; Llama-2-70B on four, without any cost of communication; rooflines",
+        ),
+        "lengths": (
+            "ShareGPT",
+            "lognormal with ShareGPT's means, 161 and 338 tokens (as the vLLM paper gives them)",
+        ),
+        "load": (
+            f"law of arrivals {unread}",
+            f"Poisson, {REQUESTS:,} requests, one seed; rates 5 % apart",
+        ),
+        "limits, TTFT / TPOT": (
+            "OPT-13B 0.25 / 0.1 s; 66B 2.5 / 0.15 s; 175B 4 / 0.2 s; HumanEval 0.125 / 0.2 s and LongBench "
+            "15 / 0.15 s (66B)",
+            "the first two",
+        ),
+        "baseline": (
+            unread,
+            "none: four systems that share a GPU between prompts and decodes, and nothing else",
+        ),
+        "metric": (
+            "highest rate per GPU with 90 % of requests within both limits; in their blog: completed "
+            "requests/s within the limits",
+            "both; the share is of all offered requests",
+        ),
+    }
+    return [Condition(of, *both) for of, both in said.items()]
 
 
 def _highest(ours: Found) -> Section:

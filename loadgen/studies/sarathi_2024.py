@@ -195,7 +195,11 @@ def _conditions() -> list[Condition]:
             "openchat_sharegpt4: prompts of median 1,730, p90 5,696; answers 415, 834; 8,192 at most",
             "lognormal with these medians and p90s",
         ),
-        Condition("load", "Poisson", f"Poisson, {REQUESTS} requests, one seed; rates 5 % apart"),
+        Condition(
+            "load",
+            "law of arrivals not in the notes read",
+            f"Poisson, {REQUESTS} requests, one seed; rates 5 % apart",
+        ),
         Condition(
             "baselines",
             "vLLM (prompts first) and Orca",
