@@ -247,8 +247,8 @@ def _conditions() -> list[Condition]:
             f"Poisson, {REQUESTS:,} requests, one seed; rates 5 % apart",
         ),
         "limits, TTFT / TPOT": (
-            "OPT-13B 0.25 / 0.1 s; 66B 2.5 / 0.15 s; 175B 4 / 0.2 s; HumanEval 0.125 / 0.2 s and LongBench "
-            "15 / 0.15 s (66B)",
+            sentence("""OPT-13B 0.25 / 0.1 s; 66B 2.5 / 0.15 s; 175B 4 / 0.2 s; HumanEval 0.125 / 0.2 s and
+                LongBench 15 / 0.15 s (66B)"""),
             "the first two",
         ),
         "baseline": (
@@ -256,8 +256,8 @@ def _conditions() -> list[Condition]:
             "none: four systems that share a GPU between prompts and decodes, and nothing else",
         ),
         "metric": (
-            "highest rate per GPU with 90 % of requests within both limits; in their blog: completed "
-            "requests/s within the limits",
+            sentence("""highest rate per GPU with 90 % of requests within both limits; in their blog: completed
+                requests/s within the limits"""),
             "both; the share is of all offered requests",
         ),
     }
