@@ -256,8 +256,8 @@ def _conditions() -> list[Condition]:
             "none: four systems that share a GPU between prompts and decodes, and nothing else",
         ),
         "metric": (
-            sentence("""highest rate per GPU with 90 % of requests within both limits; in their blog: completed
-                requests/s within the limits"""),
+            sentence("""highest rate per GPU with 90 % of requests within both limits; in their blog:
+                completed requests/s within the limits"""),
             "both; the share is of all offered requests",
         ),
     }
