@@ -55,6 +55,18 @@ def identity(s: Summary) -> str:
     return f"{clean(s.name)}: {SOURCES[s.source]}, {clean(s.target)}{model}, {window}; run {clean(s.run_id)}"
 
 
+def outcome_line(s: Summary) -> str:
+    """How it went: `427 offered: 144 ok, 283 rejected (66.3 %); overloaded`."""
+    counts = {outcome: s.outcomes.get(outcome, 0) for outcome in Outcome if outcome is not Outcome.ABORTED}
+    failed = [
+        f"{count:,} {outcome} ({percent(count / s.offered if s.offered else None, s.offered)})"
+        for outcome, count in counts.items()
+        if count and outcome is not Outcome.OK
+    ]
+    went = ", ".join([f"{counts[Outcome.OK]:,} ok", *failed])
+    return f"{s.offered:,} offered: {went}{'; overloaded' if s.overloaded else ''}"
+
+
 def load(s: Summary) -> str:
     return asked(s.asked, s.plan_digest)
 

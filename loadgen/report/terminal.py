@@ -71,6 +71,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     if summary.verdict is not None:
         word, said = slo_view.verdict(summary).split(" ", 1)
         _headline(console, word, said, VERDICTS[summary.verdict])
+    _sentence(console, summary_view.outcome_line(summary), "bold")
     _sentence(console, summary_view.identity(summary))
     _sentence(console, summary_view.load(summary))
     for line in (*summary_view.certificate(summary), *summary_view.client(summary)):

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from loadgen.compare import Comparison, compare
+from loadgen.report import summary_view
 from loadgen.report.markdown import summary_markdown
 from loadgen.report.terminal import print_comparison, print_plan, print_summary
 from loadgen.scenario import Scenario
@@ -103,6 +104,25 @@ def test_the_verdict_on_the_measurement_is_the_first_word() -> None:
     """VALID or INVALID, before any figure."""
     assert shown(summary()).startswith("VALID")
     assert shown(troubled()).startswith("INVALID")
+
+
+@pytest.mark.parametrize(
+    ("s", "went"),
+    [
+        (summary(), "1,000 offered: 1,000 ok"),
+        (summary(offered=0, outcomes={}), "0 offered: 0 ok"),
+        (
+            summary(offered=427, outcomes={"ok": 144, "rejected": 283}, overloaded=True),
+            "427 offered: 144 ok, 283 rejected (66.3 %); overloaded",
+        ),
+        (troubled(), "99 offered: 60 ok, 30 rejected (30 %), 9 timeout_first_token (9 %); overloaded"),
+    ],
+)
+def test_how_it_went_stands_under_the_verdict(s: Summary, went: str) -> None:
+    """Each class of failure with its share, without what our own end cut; in Markdown, too."""
+    assert summary_view.outcome_line(s) == went
+    assert shown(s).splitlines()[1].strip() == went
+    assert summary_markdown(s).splitlines()[2].replace("\\", "") == f"**{went}**"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
