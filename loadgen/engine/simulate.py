@@ -101,7 +101,7 @@ class Simulation(Iterator[RequestRecord]):
         self._conversations = Conversations(
             self.prompt, kv.block_tokens if kv is not None and kv.prefix_cache else None
         )
-        self._watch = Watch(self.observe, engine.max_sequences, self._name) if self.observe else None
+        self._watch = Watch(self.observe, engine.max_sequences) if self.observe else None
         self._jumps = not (self.observe or self.each_step)
         self._agenda = Agenda(self.plan, tail=self.tail)
         self._alarms: list[tuple[float, int, Callable[[float], Iterator[RequestRecord]]]] = []
@@ -181,6 +181,8 @@ class Simulation(Iterator[RequestRecord]):
     def _fall_due(self, row: Row, due_s: float) -> Iterator[RequestRecord]:
         sequence = Sequence(row.index, row.prompt_tokens, row.output_tokens, row.priority)
         asked = Asked(row, due_s, sequence, due_s)
+        if self._watch:
+            self._watch.names[row.index] = asked.name
         if not self.ignore_eos:
             most = sequence.max_tokens = sequence.output_tokens
             sequence.output_tokens = answer_tokens(self.engine, most, 1, sequence.id)
@@ -285,6 +287,3 @@ class Simulation(Iterator[RequestRecord]):
         asked.is_over = True
         self._agenda.ended(asked.row, round(at_s * 1e9), well=record.outcome is Outcome.OK)
         return record
-
-    def _name(self, sequence: Sequence) -> str:
-        return self._open[sequence.id].name

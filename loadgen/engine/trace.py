@@ -63,8 +63,7 @@ def passages(iterations: Iterable[Iteration]) -> Iterator[Passage]:
     open_: dict[str, Passage] = {}
     for iteration in iterations:
         for name in chain(iteration.admitted, iteration.queue, iteration.rejected):
-            if name not in open_:
-                open_[name] = Passage(request=name)
+            open_.setdefault(name, Passage(request=name))
         _go_on(open_, iteration)
         while open_ and (oldest := next(iter(open_.values()))).result != "unfinished":
             yield open_.pop(oldest.request)
@@ -74,8 +73,12 @@ def passages(iterations: Iterable[Iteration]) -> Iterator[Passage]:
 def _go_on(passages: dict[str, Passage], iteration: Iteration) -> None:
     for name in iteration.preempted:
         passages[name].preemptions += 1
+    for name in iteration.admitted:  # it may have been rejected before
+        passages[name].result = "unfinished"
     for name in iteration.rejected:
         passages[name].result = "rejected"
+    for name in iteration.queue:
+        passages[name].result = "unfinished"
     for name in iteration.emitted:
         if passages[name].first_output is None:
             passages[name].first_output = iteration.iteration

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from loadgen.charts import kv, slots, steps
 from loadgen.engine import simulate
+from loadgen.engine.perfetto import events
+from loadgen.engine.trace import Iteration, passages
 from loadgen.knobs import Engine
 from loadgen.manners import RequestClass
 from loadgen.plan import Phase, Plan
@@ -229,10 +232,8 @@ def shaped(load: list[Asked], shape: str, seconds: float) -> Plan:
     return replace(made, **given)
 
 
-def told(asked: Plan, knobs: Engine, manners: RequestClass, *, each_step: bool) -> Iterator[bytes]:
-    simulation = simulate(
-        asked, knobs, run_id="r", classes=[manners], each_step=each_step, first_token_s=5.0, total_s=4.0
-    )
+def told(asked: Plan, knobs: Engine, manners: RequestClass, **more: Any) -> Iterator[bytes]:
+    simulation = simulate(asked, knobs, run_id="r", classes=[manners], first_token_s=5.0, total_s=4.0, **more)
     yield from map(msgspec.json.encode, simulation)
 
 
@@ -253,3 +254,24 @@ def test_jumps_change_no_record_whatever_those_do_who_wait(
     assert len(set(found)) == len(found)
     if shape != "sessions":
         assert sorted(found) == list(range(len(asked)))
+
+
+@hypothesis.seed(6)
+@hypothesis.settings(max_examples=60, database=None, deadline=None)
+@hypothesis.given(engines(), LOADS, SHAPES, MANNERS, st.sampled_from([0.01, 0.04]))
+def test_whatever_those_do_who_wait_each_step_can_be_told_and_drawn(
+    knobs: Engine, load: list[Asked], shape: str, manners: RequestClass, seconds: float
+) -> None:
+    """Whoever hangs up, or is dropped and comes again, in mid-step: it has its name there, and one result."""
+    trace: list[Iteration] = []
+    try:
+        asked = shaped(load, shape, seconds)
+        lines = [*told(asked, knobs, manners, observe=trace.append)]
+    except ScenarioError:
+        hypothesis.reject()
+    records = [msgspec.json.decode(line, type=RequestRecord) for line in lines]
+    done = {passage.request for passage in passages(trace) if passage.result == "completed"}
+    assert done == {str(record.index) for record in records if record.outcome is Outcome.OK}
+    assert list(events(trace, "r"))
+    if trace:
+        assert [slots.slots(trace), steps.tokens(trace), kv.kv(trace)]
