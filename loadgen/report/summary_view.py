@@ -5,7 +5,18 @@ from __future__ import annotations
 from loadgen.records import Outcome
 from loadgen.report import parts_view, slo_view
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
-from loadgen.report.tables import FEW, FEW_MARK, SOURCES, SURE, UNDECIDED, Column, Table, marks
+from loadgen.report.tables import (
+    BEYOND,
+    FEW,
+    FEW_MARK,
+    SOURCES,
+    SURE,
+    SURE_ADJUSTED,
+    UNDECIDED,
+    Column,
+    Table,
+    marks,
+)
 from loadgen.stats.summary import Distribution, Finding, Interval, Summary
 from loadgen.stats.validity import CLIENT
 
@@ -95,12 +106,14 @@ def asked(load: str, digest: str) -> str:
     return f"asked: {clean(load, 600)}; plan {digest[:8]}"
 
 
-def tables(s: Summary) -> list[Table]:
+def tables(s: Summary, *, explained: bool = True) -> list[Table]:
+    """All of a run. Without `explained` the words are left to be looked up, but for what is of this run."""
     parts = [
         parts_view.table(f"By class ({source_of(s)})", "class", s.by_class),
         parts_view.table(f"By turn ({source_of(s)})", "turn", s.by_turn),
     ]
-    whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s), latencies(s), rates(s), costs(s)]
+    whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s)]
+    whole += [latencies(s, explained=explained), rates(s), costs(s)]
     return [table for table in (*whole, *parts) if table is not None]
 
 
@@ -223,9 +236,13 @@ def costs(s: Summary) -> Table | None:
 
 QUANTILES = ("p50", "p90", "p99")
 LATENCY = "Latency"
+LOOK_UP = (
+    "TTFT and E2E count from due. Plain figures are of ok requests; adjusted: of all offered, a failed one "
+    "is infinitely late. Every word: loadgen report RUN --markdown."
+)
 
 
-def latencies(s: Summary) -> Table:
+def latencies(s: Summary, *, explained: bool = True) -> Table:
     """One row a metric; plain figures over ok requests, and p99 adjusted over all offered."""
     shown = {key: cells for key in METRICS if (d := s.metrics.get(key)) and (cells := _latency(key, d))}
     for key, twin in TWINS.items():
@@ -242,9 +259,12 @@ def latencies(s: Summary) -> Table:
         Column("p99 adjusted"),
         Column("max", drop=2),
     ]
-    words = [f"{METRICS[key][0]}: {METRICS[key][1]}." for key in shown]
     rows = [row for key, cells in shown.items() for row in (cells, _sure(s.metrics[key])) if row]
-    return Table(f"{LATENCY} ({source_of(s)})", columns, rows, words + marks(rows))
+    if explained:
+        notes = [*(f"{METRICS[key][0]}: {METRICS[key][1]}." for key in shown), *marks(rows)]
+    else:
+        notes = [LOOK_UP, *marks(rows)[2:]]
+    return Table(f"{LATENCY} ({source_of(s)})", columns, rows, notes)
 
 
 def _latency(key: str, d: Distribution) -> list[str]:
@@ -273,7 +293,7 @@ def _sure(d: Distribution) -> list[str]:
     n = "" if d.n_effective is None else f"eff. {d.n_effective:,.0f}"
     _, scale, places = _unit(d)
     p50, p99 = (_between(d.intervals.get(key), scale, places) for key in ("p50", "p99"))
-    return [SURE, "", n, "", p50, "", "", p99, ""]
+    return [SURE if d.n == d.offered else SURE_ADJUSTED, "", "", "", p50, "", n, p99, ""]
 
 
 def _between(interval: Interval | None, scale: float, places: int) -> str:
@@ -285,7 +305,7 @@ def _between(interval: Interval | None, scale: float, places: int) -> str:
         None if bound is None else number(bound * scale, places) for bound in (interval.low, interval.high)
     )
     if high is None:
-        return "> max" if low is None else f"≥ {low}"
+        return BEYOND if low is None else f"≥ {low}"
     return f"{low}–{high}"
 
 

@@ -15,6 +15,8 @@ SOURCES = {
 FEW = 100  # below so many samples the p99 lies between the two largest
 FEW_MARK = "~"
 SURE = "  95 %"
+SURE_ADJUSTED = "  95 %, adjusted"  # where requests failed: it is not of the plain figure above it
+BEYOND = "> max"
 UNDECIDED = "undecided"
 
 
@@ -52,13 +54,21 @@ def marks(rows: list[list[str]]) -> list[str]:
         )
     if any(cell.startswith(FEW_MARK) for cell in cells):
         said.append(f"{FEW_MARK}: fewer than {FEW} samples: this p99 is nearly the maximum.")
-    if SURE in cells:
-        said.append(
-            "95 %: between which bounds the p50 and the p99, both adjusted, are; ≥: it may lie beyond the "
-            "largest value; eff.: as many independent ones would tell as much."
-        )
+    if SURE in cells or SURE_ADJUSTED in cells:
+        said.append(_sure(cells))
     if UNDECIDED in cells:
         said.append(f"{UNDECIDED}: too few are independent to tell.")
     if UNDEFINED in cells:
         said.append(f"{UNDEFINED}: undefined.")
     return said
+
+
+def _sure(cells: list[str]) -> str:
+    """What a row of intervals says, by the signs that are in it."""
+    signs = {
+        "≥": "it may lie beyond the largest value",
+        BEYOND: "it lies beyond it",
+        "eff.": "as many independent ones would tell as much of the p99",
+    }
+    there = [f"; {sign}: {what}" for sign, what in signs.items() if any(c.startswith(sign) for c in cells)]
+    return f"95 %: between which bounds the adjusted p50 and p99 are{''.join(there)}."

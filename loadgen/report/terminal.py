@@ -77,7 +77,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     for line in (*summary_view.certificate(summary), *summary_view.client(summary)):
         _sentence(console, line)
     _doubts(console, summary)
-    for table in summary_view.tables(summary):
+    for table in summary_view.tables(summary, explained=False):
         _table(console, table)
         if table.title.startswith(summary_view.LATENCY):
             _shapes(console, summary)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from itertools import pairwise
 
+import pytest
+from rich.console import Console
+
+from loadgen.report.markdown import summary_markdown
 from loadgen.report.summary_view import latencies
-from loadgen.report.tables import SURE, UNDECIDED
+from loadgen.report.tables import SURE, SURE_ADJUSTED, UNDECIDED
+from loadgen.report.terminal import print_summary
 from loadgen.stats.summary import Interval
 from tests.report.summaries import distribution, metrics, summary
 
@@ -22,12 +28,54 @@ def test_what_is_decided_has_bounds_and_the_rest_its_effective_n() -> None:
     )
     table = latencies(summary(metrics=told))
     under = {above[0]: row for above, row in pairwise(table.rows) if row[0] == SURE}
-    p50, late = (next(i for i, c in enumerate(table.columns) if c.head == h) for h in ("p50", "p99 adjusted"))
-    assert [under["TTFT"][i] for i in (2, p50, late)] == ["eff. 420", "51.2–70.1", "≥ 200"]
-    assert [under["E2E"][i] for i in (2, p50, late)] == ["eff. 37", "0.0512–0.0701", UNDECIDED]
-    assert [under["TPOT"][i] for i in (2, p50, late)] == ["", UNDECIDED, UNDECIDED]
-    assert [under["longest stall"][i] for i in (p50, late)] == ["", "> max"]
-    assert len(under) == 4
+    heads = ("p50", "p99", "p99 adjusted")
+    places = [next(i for i, c in enumerate(table.columns) if c.head == h) for h in heads]
+    found = {name: [row[i] for i in places] for name, row in under.items()}
+    assert found == {
+        "TTFT": ["51.2–70.1", "eff. 420", "≥ 200"],
+        "E2E": ["0.0512–0.0701", "eff. 37", UNDECIDED],
+        "TPOT": [UNDECIDED, "", UNDECIDED],
+        "longest stall": ["", "", "> max"],
+    }
+
+
+def test_an_interval_under_a_plain_figure_that_it_is_not_of_says_so() -> None:
+    """Two of three failed: the p50 of all is infinitely late, that of the ok ones above it is not."""
+    late = {"p50": Interval(decided=True), "p99": Interval(decided=True)}
+    told = metrics(ttft_s=distribution(1.018, 144, offered=427, n_effective=103.0, intervals=late))
+    table = latencies(summary(metrics=told))
+    above, row = next((a, b) for a, b in pairwise(table.rows) if a[0] == "TTFT")
+    assert (above[4], row[0], row[4]) == ("1,018", SURE_ADJUSTED, "> max")
+    assert any("> max: it lies beyond" in note for note in table.notes)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_what_stands_under_the_latencies_is_short_and_of_this_run(width: int) -> None:
+    """At most eight lines of 100 cells with every sign at once; definitions are where there is room."""
+    told = metrics(
+        ttft_s=distribution(
+            0.06, 90, offered=99, n_effective=60.0, intervals={"p50": Interval(low=0.05, decided=True)}
+        ),
+        e2e_s=distribution(
+            0.06,
+            90,
+            offered=99,
+            adjusted={"p99": None},
+            intervals={"p50": Interval(), "p99": Interval(decided=True)},
+        ),
+        tpot_s=distribution(0.02, 90, mean=None),
+    )
+    s = summary(metrics=told)
+    out = io.StringIO()
+    print_summary(s, Console(file=out, width=width, _environ={}), folder=None)
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    under = text[text.index("TTFT and E2E count from due") : text.index("Rates (")].strip().splitlines()
+    said = " ".join(map(str.strip, under))
+    assert all(f"{sign}: " in said for sign in ("∞", "~", "95 %", "≥", "> max", UNDECIDED, "–"))
+    assert width < 100 or len(under) <= 8
+    assert "one figure a request" not in text
+    assert "TPOT: " in summary_markdown(s)
 
 
 def test_the_signs_of_intervals_are_explained_only_where_they_occur() -> None:

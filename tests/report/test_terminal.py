@@ -462,7 +462,7 @@ def test_the_load_is_said_with_the_plan() -> None:
 def test_an_adjusted_p99_may_differ_from_the_plain_one_without_any_failure() -> None:
     """The footnote says why."""
     said = "Plain percentiles interpolate between samples, adjusted ones are samples."
-    assert said in flat(shown(summary()))
+    assert said in flat(summary_markdown(summary()))
 
 
 def test_a_key_that_begins_a_sentence_stays_as_it_is_written() -> None:
