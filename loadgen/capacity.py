@@ -237,7 +237,11 @@ def _taken_up(out: Path | None, found: Capacity) -> Iterator[Path]:
             yield Path(name)
         return
     if (out / FILE).is_file():
-        _refuse_other(load(out), found, out)
+        try:
+            before = load(out)
+        except ScenarioError as problem:
+            raise ScenarioError(f"{problem}; choose another folder with --out, or remove it") from None
+        _refuse_other(before, found, out)
     else:
         refuse_used(out)
         out.mkdir(parents=True, exist_ok=True)
@@ -256,7 +260,7 @@ def load(folder: Path) -> Capacity:
             )
         return msgspec.json.decode(path.read_bytes(), type=Capacity)
     except (OSError, msgspec.DecodeError) as problem:
-        raise ScenarioError(f"{path}: {problem}; choose another folder with --out, or remove it") from None
+        raise ScenarioError(f"{path}: {problem}") from None
 
 
 def _refuse_other(before: Capacity, now: Capacity, out: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import platform
+import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -296,7 +297,7 @@ def kept(folder: Path) -> Iterator[None]:
         yield
     except BaseException as trouble:
         if (folder / "run.json").is_file() and not getattr(trouble, "__notes__", []):
-            trouble.add_note(f"what was recorded is kept: loadgen report {folder}")
+            trouble.add_note(f"what was recorded is kept: {shlex.join(['loadgen', 'report', str(folder)])}")
         raise
 
 

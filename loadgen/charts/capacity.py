@@ -1,4 +1,4 @@
-"""A search for capacity: the latency that limits it, and what is served, by load."""
+"""A search for capacity: the share within the SLO that limits it, a latency, and what is served, by load."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from loadgen.charts import timeline
 from loadgen.charts.picture import Columns, Picture, colour, plain
 from loadgen.charts.theme import ink
 from loadgen.charts.timeline import column, zoom
+from loadgen.probe import Probe
 from loadgen.report import capacity_view
-from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number
+from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent
 
 SERIES = {"PASS": "ok", "FAIL": "failed", "UNRESOLVED": "rejected", "INVALID": "aborted"}
 SHAPES = {"PASS": "circle", "FAIL": "cross", "UNRESOLVED": "triangle-up", "INVALID": "diamond"}
@@ -35,15 +36,76 @@ class _Axis(NamedTuple):
         return alt.Scale(type="log" if self.is_log else "linear", domain=[*self.domain], nice=False)
 
 
+def share(found: Capacity) -> Picture | None:
+    """The share within the SLO that limits, by load, with its bounds: where it crosses what is promised, is
+    the capacity. None where what limits promises no share.
+    """
+    import altair as alt
+
+    if (promised := capacity_view.promised(found)) is None:
+        return None
+    results = promised.results
+    values, lows, highs = ([getattr(r, name, None) for r in results] for name in ("value", "low", "high"))
+    words = [UNDEFINED if r is None else percent(r.value, r.n) for r in results]
+    known = [value for value in (*values, *lows, promised.least) if value is not None]
+    least = f"{100 * promised.least:.4g} %"
+    looks: dict[str, Any] = {
+        "title": "share within the limit",
+        "axis": alt.Axis(format="~%"),
+        "scale": alt.Scale(domain=[max(0.0, min(known) - 0.02), 1.0], nice=False),
+    }
+    y = alt.Y("value:Q", **looks)
+    told = [
+        f"{word} at {probe.load:.4g}"
+        for probe, word in zip(found.probes, words, strict=True)
+        if word != UNDEFINED
+    ]
+    ends = " and ".join(dict.fromkeys(told[:1] + told[-1:])) or "nothing"
+    says = f"Found of {clean(promised.slo, 200)}: {ends} {found.unit}."
+    columns = _points(found, values, words)
+    bounds: Columns = {
+        "load": columns["load"],
+        "low": column(np.array(lows, float)),
+        "high": column(np.array(highs, float)),
+        "verdict": columns["verdict"],
+    }
+    sure = (
+        alt.Chart(alt.NamedData("share_bounds"))
+        .transform_filter("isValid(datum.low) && isValid(datum.high)")
+        .mark_rule(strokeWidth=2, opacity=0.5, clip=True)
+        .encode(
+            x=alt.X("load:Q", title=_axis(found).title, scale=_axis(found).scale()),
+            y=alt.Y("low:Q", **looks),
+            y2="high:Q",
+            color=colour("verdict", _series(found) or SERIES),
+        )
+    )
+    return _picture(
+        found,
+        name="capacity-share",
+        title="Share within the SLO by load",
+        says=says,
+        layers=[sure, *_marks(found, "share", y), *_limit("promised", y)],
+        data={
+            "share": columns,
+            "share_bounds": bounds,
+            "promised": {"value": [promised.least], "label": [f"promised: {least}"]},
+        },
+    )
+
+
 def latency(found: Capacity) -> Picture:
     """The latency that is limited, by load: a mark each, by verdict. One at the top is infinitely late.
 
-    Beside them its limit, the capacity with its bounds, and the knee.
+    Beside them its limit, if it is one of this statistic, the capacity with its bounds, and the knee.
     """
     drawn = capacity_view.drawn(found)
     values = [getattr(probe, drawn.field) for probe in found.probes]
     top = _ABOVE * max([value for value in values if value] + [drawn.limit_s or 0.0])
-    places = [value or (top or None) for value in values]
+    places = [
+        value or (top or None if probe.requests else None)
+        for probe, value in zip(found.probes, values, strict=True)
+    ]
     words = [INFINITE if not value else duration(value) for value in values]
     known = [value for value in values if value]
     span = (
@@ -63,7 +125,7 @@ def latency(found: Capacity) -> Picture:
         name="capacity-latency",
         title=f"{drawn.title} by load",
         says=says,
-        layers=[*_marks(found, "by_load", y), *_limit(y)],
+        layers=[*_marks(found, "by_load", y), *_limit("limit", y)],
         data=data,
     )
 
@@ -114,12 +176,15 @@ def _picture(
     word, said = capacity_view.headline(found)
     said = said.partition(": ")[0] if found.probes else "no load was measured"
     answer, answers = _answer(found)
+    unmeasured = [probe for probe in found.probes if not probe.requests]
+    if unmeasured:
+        says += f" Not measured: {len(unmeasured)} of {len(found.probes)} loads, marked at the foot."
     return Picture(
         name=name,
         title=f"{title}{simulated}",
         says=f"{word}: {clean(said, 400)}. {says if found.probes else ''}".strip(),
-        spec=plain(alt.layer(*answer, *layers)),
-        data=data | answers,
+        spec=plain(alt.layer(*answer, *layers, _foot(found))),
+        data=data | answers | {"unmeasured": _unmeasured(unmeasured)},
         table=capacity_view.curve(found),
         by="verdict",
         series=_series(found),
@@ -181,10 +246,37 @@ def _marks(found: Capacity, name: str, y: Any) -> list[Any]:
     return [line.encode(x=x, y=y), marks.add_params(zoom(encodings=["x"]))]
 
 
-def _limit(y: Any) -> list[Any]:
+def _unmeasured(probes: Sequence[Probe]) -> Columns:
+    return {
+        "load": column(np.array([probe.load for probe in probes])),
+        "verdict": [probe.verdict for probe in probes],
+        "why": [clean(probe.reason) for probe in probes],
+    }
+
+
+def _foot(found: Capacity) -> Any:
+    """Loads without a figure, where they have no place on the other axis."""
     import altair as alt
 
-    limit = alt.Chart(alt.NamedData("limit")).encode(y=y)
+    axis = _axis(found)
+    marks = alt.Chart(alt.NamedData("unmeasured")).mark_point(
+        filled=True, size=85, opacity=1, shape=SHAPES["INVALID"], color=ink(SERIES["INVALID"])
+    )
+    return marks.encode(
+        x=alt.X("load:Q", title=axis.title, scale=axis.scale()),
+        y=alt.value(alt.expr("height")),
+        tooltip=[
+            alt.Tooltip("load:Q", title=axis.title, format=".4~g"),
+            alt.Tooltip("verdict:N"),
+            alt.Tooltip("why:N"),
+        ],
+    )
+
+
+def _limit(name: str, y: Any) -> list[Any]:
+    import altair as alt
+
+    limit = alt.Chart(alt.NamedData(name)).encode(y=y)
     text = limit.mark_text(align="left", baseline="bottom", dx=4, dy=-3, color=ink("slo"))
     return [
         limit.mark_rule(color=ink("slo"), strokeDash=[5, 3]),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.charts.picture import Columns, Picture, colour, plain
-from loadgen.charts.theme import ink, series
+from loadgen.charts.theme import dash, ink, series
 from loadgen.charts.timeline import LEAST_S, column, latency, titled, zoom
 from loadgen.records import Floats, Records
 from loadgen.report.figures import INFINITE, clean, duration, percent
@@ -85,7 +85,11 @@ def compared(metric: Metric, runs: Mapping[str, Run]) -> Picture | None:
     inks = {name: series(place) for place, name in enumerate(named) if name in curves}
     what = TITLES[f"{gaps}_s" if metric == "gaps" else metric]
     data = {f"compared_{metric}": _columns("run", curves)}
-    dashes = [[5, 3] if named[name].header.source == "virtual" else [1, 0] for name in curves]
+    dashes = [
+        dash(place, is_simulated=run.header.source == "virtual")
+        for place, (name, run) in enumerate(named.items())
+        if name in curves
+    ]
     return Picture(
         name=f"compared-{metric.removesuffix('_s')}",
         title=f"{what[0].upper()}{what[1:]}, cumulative",

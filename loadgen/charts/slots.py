@@ -134,7 +134,7 @@ def slots(
         says += f" Only the first {spent} are drawn."
     return Picture(
         name=name,
-        title=f"{title} (SIMULATED)",
+        title=f"{clean(title)} (SIMULATED)",
         says=says,
         spec=_spec(name, rows, until_s, in_steps, [*shares]),
         data={name: _parts(stays), f"{name}-stays": _names(stays, until_s)},

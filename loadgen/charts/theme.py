@@ -44,6 +44,8 @@ SHADES: Mapping[str, Shade] = {
 """The inks: by name, on white and on black."""
 
 _INK = re.compile(r"var\(--([a-z0-9]+)\)")
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # no SVG may hold it
+_INKS = 8  # of series
 
 
 def ink(name: str) -> str:
@@ -54,14 +56,22 @@ def ink(name: str) -> str:
 
 def series(place: int) -> str:
     """The name of the ink of the `place`-th variant or metric; after eight they come again."""
-    return f"series{place % 8}"
+    return f"series{place % _INKS}"
+
+
+def dash(place: int, *, is_simulated: bool = False) -> list[int]:
+    """The dashes of its line: with the ink, they tell apart even those whose ink has come again."""
+    again = place // _INKS
+    if is_simulated:
+        return [5, 3] + [1, 3] * again
+    return [14, 3] + [2, 3] * (again - 1) if again else [1, 0]
 
 
 def on_white(spec: Any) -> Any:
-    """`spec` with every ink as it is on white, for a picture that stands alone."""
+    """`spec` with every ink as it is on white, and no sign that an SVG cannot hold: it stands alone."""
     match spec:
         case str():
-            return _INK.sub(lambda found: SHADES[found[1]].light, spec)
+            return _INK.sub(lambda found: SHADES[found[1]].light, _NO_XML.sub("", spec))
         case list():
             return [on_white(each) for each in spec]
         case dict():

@@ -38,13 +38,17 @@ def report(
         bool, typer.Option("--serve", help="Show the page in a browser, on loopback, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Summarise a run folder again, or set several side by side; as text, as a page, as pictures."""
+    """Summarise a run again, or compare several; as text, page or pictures."""
+    from loadgen.cli.files import PAGE, refuse_no_folder, refuse_unwritable
     from loadgen.cli.reporting import draw_page, reported
     from loadgen.cli.words import Words
     from loadgen.scenario import ScenarioError
 
     if as_json and markdown:
         raise ScenarioError("give --json or --markdown, not both")
+    refuse_unwritable(html, *PAGE)
+    if svg is not None:
+        refuse_no_folder(svg)
     words, found = Words(as_json), reported(runs, slo or ())
     if markdown:
         words.document(found.markdown({}))
@@ -66,9 +70,10 @@ def _draw(found: Reported, folder: Path) -> None:
     from loadgen.charts.picture import svg
     from loadgen.cli import files
 
-    files.folder(folder)
     pictures = found.pictures()
-    for picture in pictures:
-        files.written(folder / f"{picture.name}.svg", svg(picture))
+    drawn = {f"{picture.name}.svg": svg(picture) for picture in pictures}
+    files.folder(folder)
+    for name, text in drawn.items():
+        files.written(folder / name, text)
     shown = {picture.title: f"{picture.name}.svg" for picture in pictures}
     files.written(folder / "report.md", found.markdown(shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,13 +16,12 @@ from loadgen.cli.files import written
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from loadgen.capacity import Capacity
     from loadgen.charts.picture import Picture
     from loadgen.cli.words import Words
     from loadgen.engine.trace import Iteration
     from loadgen.run import Run
     from loadgen.stats.summary import Summary
-
-MOST_ITERATIONS = 50_000  # of a trace, so many are drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,26 @@ def reported(given: Sequence[Path], slos: Sequence[str] = ()) -> Reported:
                 f"{given[0]} holds a search for capacity: its SLOs are those it was made with"
             )
         return _of_capacity(given[0])
-    folders = [folder for each in given for folder in _of_comparison(each) or [each]]
-    found = {folder.name or str(folder.resolve().name): folder for folder in folders}
-    if len(found) != len(folders):
-        raise ScenarioError("two of these runs have the same folder name")
+    found = _named([folder for each in given for folder in _of_comparison(each) or [each]])
     runs = {name: _judged(folder, slos) for name, folder in found.items()}
     if len(runs) == 1:
         [(name, run)] = runs.items()
         return of_one(run, summarize(run), found[name])
     return _of_runs(runs, found)
+
+
+def _named(folders: Sequence[Path]) -> dict[str, Path]:
+    """The runs by the ends of their paths, as long as it takes to tell them apart. Raises ScenarioError."""
+    from loadgen.scenario import ScenarioError
+
+    whole = [folder.resolve() for folder in folders]
+    if twice := next((at for i, at in enumerate(whole) if at in whole[:i]), None):
+        raise ScenarioError(f"{twice} is given twice: a run cannot be compared with itself")
+    for length in range(1, max(len(at.parts) for at in whole)):
+        names = ["/".join(at.parts[1:][-length:]) for at in whole]
+        if len({*names}) == len(whole):
+            break
+    return dict(zip(names, folders, strict=True))
 
 
 def draw_page(path: Path, found: Reported, words: Words) -> None:
@@ -73,10 +84,11 @@ def _judged(folder: Path, slos: Sequence[str]) -> Run:
 
 
 def trace_of(folder: Path) -> list[Iteration]:
-    """What a simulated engine did in its first steps, where that was kept."""
+    """What a simulated engine did, where that was kept: all that is drawn, and a step more."""
+    from loadgen.charts.of_run import MOST_STEPS
     from loadgen.drive import ITERATIONS, iterations
 
-    return [*islice(iterations(folder), MOST_ITERATIONS)] if (folder / ITERATIONS).is_file() else []
+    return [*islice(iterations(folder), MOST_STEPS + 1)] if (folder / ITERATIONS).is_file() else []
 
 
 # --- one run ------------------------------------------------------------------------------------------------
@@ -128,7 +140,7 @@ def _of_runs(runs: Mapping[str, Run], folders: Mapping[str, Path]) -> Reported:
         return comparison_page(comparison, runs, traces())
 
     def pictures() -> Sequence[Picture]:
-        from loadgen.pages.comparison_page import pictures
+        from loadgen.charts.of_comparison import pictures
 
         return pictures(comparison, runs, traces())
 
@@ -161,15 +173,21 @@ def _of_comparison(folder: Path) -> list[Path]:
                 raise ScenarioError(
                     f"{folder} holds {what}: {folder / name}. loadgen report takes a run folder"
                 )
-        if inside := sorted(found.parent for found in folder.glob("*/run.json")):
-            them = " ".join(map(str, inside))
-            raise ScenarioError(f"{folder} holds no finished comparison, but runs: loadgen report {them}")
+        if inside := sorted(str(found.parent) for found in folder.glob("*/run.json")):
+            command = shlex.join(["loadgen", "report", *inside])
+            raise ScenarioError(f"{folder} holds no finished comparison, but runs: {command}")
         return []
     try:
         variants = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["variants"]
-        return [folder / name for name in msgspec.convert(variants, dict[str, Any])]
-    except (msgspec.DecodeError, KeyError) as problem:
+        names = [*msgspec.convert(variants, dict[str, Any])]
+    except (OSError, msgspec.DecodeError, KeyError) as problem:
         raise ScenarioError(f"{path}: {problem}") from None
+    for name in names:
+        if name in ("", ".", "..") or not {"/", "\\", "\0"}.isdisjoint(name):
+            raise ScenarioError(f"{path}: {name!r} is no variant: each is the name of a folder beside it")
+    if len(names) < 2:
+        raise ScenarioError(f"{path} has {len(names)} variants: a comparison has two or more")
+    return [folder / name for name in names]
 
 
 # --- capacity -----------------------------------------------------------------------------------------------
@@ -185,10 +203,10 @@ def _of_capacity(folder: Path) -> Reported:
     def page() -> str:
         from loadgen.pages.capacity_page import capacity_page
 
-        return capacity_page(found, f"loadgen report {folder}")
+        return capacity_page(found, folder, _first(found, folder))
 
     def pictures() -> Sequence[Picture]:
-        from loadgen.pages.capacity_page import pictures
+        from loadgen.charts.of_capacity import pictures
 
         return pictures(found)
 
@@ -200,3 +218,12 @@ def _of_capacity(folder: Path) -> Reported:
         page=page,
         pictures=pictures,
     )
+
+
+def _first(found: Capacity, folder: Path) -> Run | None:
+    """One of the runs of a search, the first of those that are still there."""
+    from loadgen.run import load
+
+    names = sorted(name for probe in found.probes for name in probe.folders if name == Path(name).name)
+    kept = [folder / name for name in names if (folder / name / "run.json").is_file()]
+    return load(kept[0]) if kept else None

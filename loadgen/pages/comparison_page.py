@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from loadgen.charts import comparison as drawn
-from loadgen.charts.distributions import compared
-from loadgen.charts.picture import Picture
-from loadgen.charts.slots import slots
+from loadgen.charts.of_comparison import pictures
 from loadgen.compare import Comparison
 from loadgen.engine.trace import Iteration
-from loadgen.pages.again import again, scenario
+from loadgen.pages.again import again, engine, scenario
 from loadgen.pages.page import Headline, Part, page
 from loadgen.report import comparison_view
 from loadgen.run import Run
-
-SLOTS_S = 20.0  # of the engine's slots, so much is drawn for each variant
 
 
 def comparison_page(
@@ -25,38 +20,26 @@ def comparison_page(
     """One HTML document. `runs` by variant, the baseline first; `traces` of those that were simulated."""
     others = [name for name in comparison.variants if name != comparison.baseline]
     figures = comparison_view.figures(comparison, others)
-    baseline = runs[comparison.baseline]
     parts = [
         Part(
             "What was asked",
-            [comparison_view.load(comparison), f"Rule: {comparison.rule}."],
-            folded=scenario(baseline),
+            [comparison_view.load(comparison), *_engines(runs), f"Rule: {comparison.rule}."],
+            folded=scenario(runs[comparison.baseline]),
         ),
         Part("Can it be trusted?", comparison.notes, [comparison_view.sides(comparison)]),
         Part("Results", tables=[replace(figures, notes=[])]),
         Part("Pictures", pictures=pictures(comparison, runs, traces)),
         Part("Definitions", figures.notes),
-        again(baseline),
+        again(runs),
     ]
     headline = Headline(*comparison_view.verdict(comparison))
-    title = f"{' against '.join(comparison.variants)}"
+    title = " against ".join(comparison.variants)
     return page(title, comparison_view.source_of_all(comparison), [headline], parts)
 
 
-def pictures(
-    comparison: Comparison, runs: Mapping[str, Run], traces: Mapping[str, Sequence[Iteration]] = {}
-) -> list[Picture]:
-    """The ratios, the distributions beside each other, and the engines' slots."""
-    shown = [
-        drawn.ratios(comparison),
-        *(compared(metric, runs) for metric in ("ttft_s", "e2e_s", "gaps")),
-        *_slots(traces),
-    ]
-    return [picture for picture in shown if picture is not None]
-
-
-def _slots(traces: Mapping[str, Sequence[Iteration]]) -> Iterator[Picture]:
-    for place, (name, trace) in enumerate(traces.items()):
-        if trace:
-            until_s = trace[0].start_s + SLOTS_S
-            yield slots(trace, f"Slots of {name}", name=f"slots-{place}", until_s=until_s)
+def _engines(runs: Mapping[str, Run]) -> list[str]:
+    """Once where all had the same, which then stands in no other place."""
+    lines = {name: said for name, run in runs.items() for said in engine(run)}
+    if len(lines) == len(runs) and len({*lines.values()}) == 1:
+        return [*lines.values()][:1]
+    return [f"{name}: {said}" for name, said in lines.items()]

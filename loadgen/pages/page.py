@@ -24,8 +24,8 @@ from loadgen.units import printable
 Tone = Literal["good", "bad", "open", "plain"]
 TONES: Mapping[str, Tone] = {
     "VALID": "good", "PASS": "good", "BOUNDED": "good",
-    "FAIL": "bad", "INVALID": "bad",
-    "UNRESOLVED": "open",
+    "FAIL": "bad", "INVALID": "bad", "ITL INVALID": "bad",
+    "UNRESOLVED": "open", "OVERLOADED": "open", "WARNING": "open",
 }  # fmt: skip
 _TALL = 320  # a picture higher than this has a row of the page for itself
 _LONGEST = 2000  # characters of a sentence; server text is cut before it comes here
@@ -34,10 +34,11 @@ _OPEN = "window.vegaEmbed = vegaEmbed;"
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What comes before all else: a verdict's word, and what it means."""
+    """A sentence under a word of its own, such as a verdict; and what to do about it."""
 
     word: str
     said: str
+    remedy: str = ""
 
     @property
     def tone(self) -> Tone:
@@ -49,11 +50,10 @@ class Part:
     """A part of a page under a heading of its own. `folded`: texts to unfold, by what they are."""
 
     title: str
-    says: Sequence[str] = ()
+    says: Sequence[str | Headline] = ()
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
     folded: Mapping[str, str] | None = None
-    notes: bool = True
 
 
 def page(title: str, source: str, headlines: Sequence[Headline], parts: Sequence[Part]) -> str:
@@ -65,7 +65,7 @@ def page(title: str, source: str, headlines: Sequence[Headline], parts: Sequence
     body = [
         f'<header><p class="{kind}">{_text(source)}</p>',
         f"<h1>{_text(title)}</h1>",
-        *map(_headline, headlines),
+        *(_headline(headline, "verdict") for headline in headlines),
         f"{_contents(shown)}</header>" if len(shown) > 1 else "</header>",
         "<main>",
         *map(_part, shown),
@@ -137,8 +137,14 @@ def _contents(parts: Sequence[Part]) -> str:
     return f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>'
 
 
-def _headline(headline: Headline) -> str:
-    return f'<p class="verdict {headline.tone}"><b>{_text(headline.word)}</b> {_text(headline.said)}</p>'
+def _headline(headline: Headline, kind: str) -> str:
+    remedy = f" <i>{_text(headline.remedy)}</i>" if headline.remedy else ""
+    word = f"<b>{_text(headline.word)}</b>"
+    return f'<p class="{kind} {headline.tone}">{word} {_text(headline.said)}{remedy}</p>'
+
+
+def _said(said: str | Headline) -> str:
+    return f"<p>{_text(said)}</p>" if isinstance(said, str) else _headline(said, "finding")
 
 
 def _part(part: Part) -> str:
@@ -148,7 +154,7 @@ def _part(part: Part) -> str:
         [
             f'<section id="{anchor}" aria-labelledby="{anchor}-title">',
             f'<h2 id="{anchor}-title">{_text(part.title)}</h2>',
-            *(f"<p>{_text(said)}</p>" for said in part.says),
+            *map(_said, part.says),
             *(_table(table) for table in part.tables),
             f'<div class="pictures">{figures}</div>' if figures else "",
             *(_folded(what, text) for what, text in (part.folded or {}).items()),
@@ -171,7 +177,7 @@ def _table(table: Table) -> str:
     return "\n".join(
         [
             f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table>',
-            f"<caption>{_text(table.title)}</caption><thead><tr>{head}</tr></thead>",
+            f"<caption><span>{_text(table.title)}</span></caption><thead><tr>{head}</tr></thead>",
             f"<tbody>{rows}</tbody></table></div>",
             *(f'<p class="note">{_text(note)}</p>' for note in table.notes),
         ]
@@ -182,7 +188,7 @@ def _cells(columns: Sequence[Column], row: Sequence[str]) -> Iterator[str]:
     for i, (column, cell) in enumerate(zip(columns, row, strict=True)):
         if i:
             yield f'<td class="{column.kind}">{_text(cell)}</td>'
-        else:
+        else:  # it stays in sight while the others scroll
             yield f'<th scope="row" class="{column.kind}">{_text(cell)}</th>'
 
 
@@ -225,7 +231,8 @@ def _pictures(pictures: Sequence[Picture]) -> str:
     data: dict[str, Columns] = {}
     for picture in pictures:
         for name, columns in picture.data.items():
-            assert data.setdefault(name, columns) == columns, f"two data are called {name}"
+            if data.setdefault(name, columns) != columns:
+                raise ValueError(f"two data are called {name}")
     told = {
         "config": CONFIG | {"legend": {"disable": True}},  # the buttons are the legend
         "data": data,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,7 @@ from loadgen.slo import POOLED, AllWithin, Mean, Within, parse
 if TYPE_CHECKING:
     from loadgen.capacity import Capacity
     from loadgen.probe import Probe
+    from loadgen.stats.summary import SloResult
 
 MARKS = {"PASS": "P", "FAIL": "F", "UNRESOLVED": "?", "INVALID": "!"}
 LINES = 9
@@ -97,36 +99,23 @@ def _late(p: Probe, value_s: float | None, scale: float) -> str:
     return number(value_s * scale)
 
 
-def picture(found: Capacity, columns: int) -> list[str]:
-    """The figure that limits, by load, logarithmic: a letter a load."""
-    title, field, _ = drawn(found)
-    points = [(p.load, value, MARKS[p.verdict]) for p in found.probes if (value := getattr(p, field))]
-    if len(points) < 2:
-        return []
-    width = min(columns, 100) - _MARGIN - 1
-    lowest, highest = min(y for _, y, _ in points), max(y for _, y, _ in points)
-    first, last = points[0][0], points[-1][0]
-    grid = [[" "] * width for _ in range(LINES)]
-    for x, y, mark in points:
-        grid[-1 - _place(y, lowest, highest, LINES)][_place(x, first, last, width)] = mark
-    labels = {0: number(highest * 1e3), LINES - 1: number(lowest * 1e3)}
-    lines = [f"{labels.get(i, ''):>{_MARGIN - 2}} |{''.join(row).rstrip()}" for i, row in enumerate(grid)]
-    axis = f"{first:.4g}".ljust(width - 8) + f"{last:.4g}".rjust(8)
-    return [
-        *lines,
-        " " * (_MARGIN - 1) + "+" + "-" * width,
-        " " * _MARGIN + axis,
-        f"{title}, ms, by {found.unit}, logarithmic.",
-        "P passes, F fails, ? undecided, ! cannot be trusted.",
-    ]
+class Promised(NamedTuple):
+    """An SLO that promises a share: in words, which share, and what each probe found of it."""
+
+    slo: str
+    least: float
+    results: list[SloResult | None]
 
 
-def _place(value: float, low: float, high: float, cells: int) -> int:
-    return round((cells - 1) * log(value / low) / log(high / low)) if high > low else 0
+def promised(found: Capacity) -> Promised | None:
+    """The SLO that limits; None where that is no pNN and no share."""
+    results = [next((r for r in p.slos if r.name == found.limiting), None) for p in found.probes]
+    slo = next((parse(r.slo) for r in results if r is not None), None)
+    return Promised(found.limiting or "", slo.least, results) if isinstance(slo, Within) else None
 
 
 class Drawn(NamedTuple):
-    """What is drawn by load: how it is called, which field of a Probe, and its limit where it has one."""
+    """A latency by load: how it is called, which field of a Probe, and its limit where an SLO has one."""
 
     title: str
     field: str
@@ -134,7 +123,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(found: Capacity) -> Drawn:
-    """That of the metric which is limited."""
+    """The p99 of the metric that is limited; the limit of another statistic has no place beside it."""
     limiting = next((r.slo for p in found.probes for r in p.slos if r.name == found.limiting), found.limiting)
     try:
         slo = parse(limiting or "")
@@ -142,12 +131,82 @@ def drawn(found: Capacity) -> Drawn:
         return Drawn("E2E p99", "e2e_p99_s")
     limits: dict[str, float | None] = {}
     if isinstance(slo, Within):
-        limits = {name: None if limit.per_token_s else limit.value for name, limit in slo.limits.items()}
+        is_p99 = slo.least == 0.99 and len(slo.limits) == 1
+        limits = {
+            name: limit.value if is_p99 and not limit.per_token_s else None
+            for name, limit in slo.limits.items()
+        }
     elif isinstance(slo, AllWithin | Mean):
-        limits = {slo.metric: slo.limit_s}
+        limits = {slo.metric: None}
     if "ttft" in limits:
         return Drawn("TTFT p99", "ttft_p99_s", limits["ttft"])
     pooled = next(iter(limits), None)
     if pooled in POOLED:
         return Drawn("ITL p99", "itl_p99_s", limits[pooled])
     return Drawn("E2E p99", "e2e_p99_s", limits.get("e2e"))
+
+
+# --- in letters ---------------------------------------------------------------------------------------------
+
+
+class _Plot(NamedTuple):
+    """A value a probe, how high each stands, how it is said, what it is; and where a line is."""
+
+    values: list[float | None]
+    height: Callable[[float], float]
+    said: Callable[[float], str]
+    caption: str
+    line: float | None = None
+
+
+def picture(found: Capacity, columns: int) -> list[str]:
+    """What limits, by load: a letter a load. The share that an SLO promises, or else a latency."""
+    plot = _of_share(found) or _of_latency(found)
+    points = [
+        (p.load, value, MARKS[p.verdict])
+        for p, value in zip(found.probes, plot.values, strict=True)
+        if value is not None
+    ]
+    if len(points) < 2:
+        return []
+    width = min(columns, 100) - _MARGIN - 1
+    shown = [value for _, value, _ in points] + ([] if plot.line is None else [plot.line])
+    lowest, highest = min(shown), max(shown)
+    ends = plot.height(lowest), plot.height(highest)
+    first, last = points[0][0], points[-1][0]
+    grid = [[" "] * width for _ in range(LINES)]
+    if plot.line is not None:
+        grid[-1 - _place(plot.height(plot.line), *ends, LINES)] = ["-"] * width
+    for load, value, mark in points:
+        row = grid[-1 - _place(plot.height(value), *ends, LINES)]
+        row[_place(log(load), log(first), log(last), width)] = mark
+    labels = {LINES - 1: plot.said(lowest), 0: plot.said(highest)}
+    lines = [f"{labels.get(i, ''):>{_MARGIN - 2}} |{''.join(row).rstrip()}" for i, row in enumerate(grid)]
+    axis = f"{first:.4g}".ljust(width - 8) + f"{last:.4g}".rjust(8)
+    return [
+        *lines,
+        " " * (_MARGIN - 1) + "+" + "-" * width,
+        " " * _MARGIN + axis,
+        plot.caption,
+        "P passes, F fails, ? undecided, ! cannot be trusted.",
+    ]
+
+
+def _of_share(found: Capacity) -> _Plot | None:
+    if (share := promised(found)) is None:
+        return None
+    values = [result.value if result else None for result in share.results]
+    line = f"{100 * share.least:.4g} %"
+    caption = f"Share within the limit, by {found.unit} (logarithmic); the line: {line}, promised."
+    return _Plot(values, lambda value: value, lambda value: f"{100 * value:.3g} %", caption, share.least)
+
+
+def _of_latency(found: Capacity) -> _Plot:
+    title, field, _ = drawn(found)
+    values = [getattr(p, field) or None for p in found.probes]
+    caption = f"{title}, ms, by {found.unit}, logarithmic."
+    return _Plot(values, log, lambda value: number(value * 1e3), caption)
+
+
+def _place(at: float, low: float, high: float, cells: int) -> int:
+    return round((cells - 1) * (at - low) / (high - low)) if high > low else 0
