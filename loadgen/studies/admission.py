@@ -9,6 +9,7 @@ from loadgen.report.figures import number, percent
 from loadgen.report.tables import Column, Table
 from loadgen.stats import Summary
 from loadgen.studies.families import Family, Titles, drawn
+from loadgen.studies.listing import of_name
 from loadgen.studies.prose import paragraphs, sentence
 from loadgen.studies.simulated import Knobs, engine, simulated
 from loadgen.studies.study import Condition, Section, Study
@@ -16,6 +17,7 @@ from loadgen.workload.lengths import exact_mean
 
 MOST_TOKENS = 1024  # that a client asks for, not knowing how long its answer will be
 REQUESTS, SEED = 2000, 1
+SHORT, LONG, PAST = 500, 6000, 1.3  # requests of two runs, and at which load
 LOADS = (0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.3, 1.6, 2.0)  # of the capacity
 GOOD = {"ttft": "2s", "tpot": "100ms"}
 EOS = {"kind": "truncated_exponential", "mean": 338, "cap": MOST_TOKENS}
@@ -28,10 +30,10 @@ ENGINE: Knobs = {
     "seed": SEED,
 }
 NO_EVICT: Knobs = {"preset": "trtllm-no-evict"}
-UNBOUNDED, TIGHT, CAUTIOUS = "unbounded", "none may wait", "no-evict"
+UNBOUNDED, HUNDRED, TIGHT, CAUTIOUS = "unbounded", "100 may wait", "none may wait", "no-evict"
 VARIANTS: Mapping[str, Knobs] = {
     UNBOUNDED: {},
-    "100 may wait": {"max_queue": 100},
+    HUNDRED: {"max_queue": 100},
     "30 may wait": {"max_queue": 30},
     "10 may wait": {"max_queue": 10},
     TIGHT: {"max_queue": 0},
@@ -48,14 +50,13 @@ class Cell(NamedTuple):
     ttft_p50_s: float
     ttft_p99_s: float
     tpot_p99_s: float
-    goodput_rps: float
     attainment: float
     overloaded: bool | None
 
 
-def cell(knobs: Knobs, rate_rps: float) -> Cell:
+def cell(knobs: Knobs, rate_rps: float, requests: int = REQUESTS) -> Cell:
     """Every variant gets the same arrivals, prompts and answers."""
-    load = {"arrivals": {"kind": "poisson", "rate": rate_rps}, "num_requests": REQUESTS}
+    load = {"arrivals": {"kind": "poisson", "rate": rate_rps}, "num_requests": requests}
     lengths = {"prompt_tokens": PROMPTS, "output_tokens": MOST_TOKENS, "ignore_eos": False}
     scenario = {"name": "admission", "seed": SEED, "engine": ENGINE | knobs, "goodput": GOOD}
     return read(simulated(scenario | {"load": load | lengths}).summary)
@@ -72,7 +73,6 @@ def read(summary: Summary) -> Cell:
         ttft_p50_s=at("ttft_s", "p50"),
         ttft_p99_s=at("ttft_s", "p99"),
         tpot_p99_s=at("tpot_s", "p99"),
-        goodput_rps=summary.goodput.rps or 0.0,
         attainment=summary.goodput.attainment or 0.0,
         overloaded=summary.overloaded,
     )
@@ -83,17 +83,24 @@ def study() -> Study:
     cells = {
         name: {load: cell(knobs, load * capacity_rps) for load in LOADS} for name, knobs in VARIANTS.items()
     }
+    spans = {
+        name: {n: cell(VARIANTS[name], PAST * capacity_rps, n) for n in (SHORT, LONG)}
+        for name in (UNBOUNDED, HUNDRED, TIGHT)
+    }
     return Study(
         name="admission",
         title="Admission: unbounded queue, bounded queue, no-evict",
-        question="What does it buy to turn requests away, and to admit only what is sure to fit?",
-        answer=_answer(cells, capacity_rps),
+        question=of_name("admission").question,
+        answer=_answer(cells, spans, capacity_rps),
         conditions=_conditions(capacity_rps),
-        sections=[_waiting(cells), _serving(cells), _numbers(cells)],
+        sections=[_waiting(cells), _serving(cells), _spans(spans), _numbers(cells)],
         figures={
             "capacity_rps": capacity_rps,
             "cells": {
                 name: {f"{load:g}": c._asdict() for load, c in row.items()} for name, row in cells.items()
+            },
+            "run_lengths": {
+                name: {str(n): c._asdict() for n, c in row.items()} for name, row in spans.items()
             },
         },
         mismatches=paragraphs("""
@@ -114,25 +121,31 @@ def study() -> Study:
 
 
 Cells = Mapping[str, Mapping[float, Cell]]
+Spans = Mapping[str, Mapping[int, Cell]]
+"""By variant and number of requests."""
 
 
-def _answer(cells: Cells, capacity_rps: float) -> list[str]:
-    """Loads 0.5, 1.3 and 2.0 tell it."""
+def _answer(cells: Cells, spans: Spans, capacity_rps: float) -> list[str]:
+    """Loads 0.7, 0.9, 1.3 and 2.0 tell it."""
     unbounded, tight, cautious = cells[UNBOUNDED], cells[TIGHT], cells[CAUTIOUS]
+    attained = {name: _lengths(row, lambda each: each.attainment) for name, row in spans.items()}
+    grown = " and ".join(f"{number(each.ttft_p99_s)} s" for each in spans[UNBOUNDED].values())
     return paragraphs(f"""
-        Below capacity ({capacity_rps:.2f} requests/s here) a bound on the queue changes nothing: at 0.7 of it
-        {_share(tight[0.7].rejection_rate)} are refused even where none may wait.
+        Up to 0.7 of the capacity ({capacity_rps:.2f} requests/s) a bound on the queue changes nothing. At 0.9
+        it begins to: where none may wait {_share(tight[0.9].rejection_rate)} are refused, and the p99 of
+        TTFT is {number(tight[0.9].ttft_p99_s)} s, not {number(unbounded[0.9].ttft_p99_s)};
+        {_share(tight[0.9].attainment)} of the offered requests meet both limits, not
+        {_share(unbounded[0.9].attainment)}.
 
-        At 1.3 of it someone has to lose. Without a bound all do: {_share(unbounded[1.3].attainment)} of the
-        offered requests meet both limits, and the p99 of TTFT is {number(unbounded[1.3].ttft_p99_s)} s and
-        grows with the length of the run. With no queue at all {_share(tight[1.3].rejection_rate)} are refused
-        at once, the p99 of the others is {number(tight[1.3].ttft_p99_s)} s, and
-        {_share(tight[1.3].attainment)} of the offered meet both limits.
+        At 1.3 of it someone has to lose. Without a bound all do, the more the longer it lasts:
+        {attained[UNBOUNDED]} of the offered requests meet both limits over {SHORT:,} and {LONG:,} requests,
+        and the p99 of TTFT is {grown}. With no queue at all it is {attained[TIGHT]}: nearly the same. Over
+        {REQUESTS:,} requests {_share(tight[1.3].rejection_rate)} are refused at once, and the p99 of TTFT of
+        the others is {number(tight[1.3].ttft_p99_s)} s.
 
         Throughput does not tell them apart: {number(unbounded[1.3].completed_rps)} and
         {number(tight[1.3].completed_rps)} requests/s completed. A queue that takes longer than the limit on
-        TTFT is as bad as none: with 100 waiting, {_share(cells["100 may wait"][1.3].attainment)} meet the
-        limits.
+        TTFT is as bad as none: with 100 waiting {attained[HUNDRED]} meet the limits.
 
         To admit only what is sure to fit costs half of the capacity where clients ask for {MOST_TOKENS:,}
         tokens and get {mean_answer_tokens():.0f} on average: no-evict completes
@@ -141,6 +154,10 @@ def _answer(cells: Cells, capacity_rps: float) -> list[str]:
         TPOT is {number(1e3 * cautious[2.0].tpot_p99_s)} ms against
         {number(1e3 * unbounded[2.0].tpot_p99_s)} ms, since nobody is preempted.
     """)
+
+
+def _lengths(of: Mapping[int, Cell], value: Callable[[Cell], float]) -> str:
+    return " and ".join(percent(value(each), n) for n, each in of.items())
 
 
 def mean_answer_tokens() -> float:
@@ -165,8 +182,8 @@ def _conditions(capacity_rps: float) -> list[Condition]:
         ),
         Condition(
             "metric", "none",
-            "goodput: requests per second with TTFT <= 2 s and TPOT <= 100 ms; attainment: their share of "
-            "all offered, so that a refused request is a miss",
+            "attainment: requests with TTFT <= 2 s and TPOT <= 100 ms / all offered, so that a refused "
+            "request is a miss; completed: ended between the first due time and the last, per second",
         ),
         Condition("capacity", "none", f"{capacity_rps:.2f} requests/s: what the baseline completes at 6/s"),
     ]  # fmt: skip
@@ -175,14 +192,18 @@ def _conditions(capacity_rps: float) -> list[Condition]:
 LOAD = "offered load, share of capacity"
 
 
+DRAWN = (UNBOUNDED, HUNDRED, "10 may wait", TIGHT, CAUTIOUS)
+
+
 def _by_load(cells: Cells, value: Callable[[Cell], float]) -> Family:
-    return {name: {load: value(each) for load, each in row.items()} for name, row in cells.items()}
+    return {name: {load: value(each) for load, each in cells[name].items()} for name in DRAWN}
 
 
 def _waiting(cells: Cells) -> Section:
     unbounded, tight = cells[UNBOUNDED][1.3], cells[TIGHT][1.3]
-    says = f"""At 1.3 of capacity {number(unbounded.ttft_p99_s)} s without a bound on the queue, and
-        {number(tight.ttft_p99_s)} s where none may wait. The refused are not in it."""
+    says = f"""At 1.3 of capacity {number(unbounded.ttft_p99_s)} s without a bound on the queue (over
+        {REQUESTS:,} requests; it grows with them), and {number(tight.ttft_p99_s)} s where none may wait. The
+        refused are not in it."""
     titles = Titles(
         "ttft-of-the-answered", "TTFT p99 of those that were answered", sentence(says),
         LOAD, "p99 of TTFT, s", least=0.1,
@@ -193,7 +214,8 @@ def _waiting(cells: Cells) -> Section:
 def _serving(cells: Cells) -> Section:
     shares = (f"{name} {_share(cells[name][1.3].attainment)}" for name in (UNBOUNDED, TIGHT, CAUTIOUS))
     attained = Titles(
-        "attainment", "Offered requests that meet both limits", f"At 1.3 of capacity: {', '.join(shares)}.",
+        "attainment", "Offered requests that meet both limits",
+        f"At 1.3 of capacity, over {REQUESTS:,} requests: {', '.join(shares)}.",
         LOAD, "TTFT <= 2 s and TPOT <= 100 ms, %",
     )  # fmt: skip
     says = f"""At twice the capacity {_share(cells[TIGHT][2.0].rejection_rate)} where none may wait: what no
@@ -214,18 +236,35 @@ def _serving(cells: Cells) -> Section:
     )
 
 
+def _spans(spans: Spans) -> Section:
+    heads = [f"{what}, {n:,} requests" for what in ("TTFT p99, s", "attainment") for n in (SHORT, LONG)]
+    rows = [
+        [
+            name,
+            *(number(each.ttft_p99_s) for each in of.values()),
+            *(percent(each.attainment, n) for n, each in of.items()),
+        ]
+        for name, of in spans.items()
+    ]
+    columns = [Column("variant", "label"), *map(Column, heads)]
+    table = Table(f"A short run and a long one, at {PAST:g} of capacity", columns, rows)
+    return Section("What depends on how long one measured", tables=[table])
+
+
 def _numbers(cells: Cells) -> Section:
-    heads = ["completed, req/s", "refused", "TTFT p50, s", "TTFT p99, s", "TPOT p99, ms", "goodput, req/s"]
+    heads = ["completed, req/s", "refused", "TTFT p50, s", "TTFT p99, s", "TPOT p99, ms"]
     columns = [Column("variant", "label"), *map(Column, ["load", *heads, "attainment", "overloaded"])]
     rows = [
-        [name, f"{load:g}", *_row(row[load])] for name, row in cells.items() for load in (0.7, 1.0, 1.3, 2.0)
+        [name, f"{load:g}", *_row(row[load])]
+        for name, row in cells.items()
+        for load in (0.7, 0.9, 1.0, 1.3, 2.0)
     ]
     notes = ["TTFT and TPOT: of the answered, plain percentiles. Attainment: of all offered."]
-    return Section("Numbers", tables=[Table("At four loads", columns, rows, notes)])
+    return Section("Numbers", tables=[Table("At five loads", columns, rows, notes)])
 
 
 def _row(cell: Cell) -> list[str]:
-    figures = (cell.ttft_p50_s, cell.ttft_p99_s, 1e3 * cell.tpot_p99_s, cell.goodput_rps)
+    figures = (cell.ttft_p50_s, cell.ttft_p99_s, 1e3 * cell.tpot_p99_s)
     overloaded = "yes" if cell.overloaded else "no"
     head = [number(cell.completed_rps), _share(cell.rejection_rate)]
     return [*head, *map(number, figures), _share(cell.attainment), overloaded]

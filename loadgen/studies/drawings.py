@@ -1,8 +1,12 @@
-"""How studies draw: bars in groups, one bar a row, lines; published figures as diamonds among them."""
+"""How studies draw: bars or dots in groups, one bar a row, lines; published figures as diamonds among them.
+
+A bar is as long as its value: it stands on an axis from zero. On a logarithmic axis there are dots.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 from typing import Any, NamedTuple
 
 from loadgen.charts.picture import HEIGHT, Columns, Picture, colour, plain
@@ -10,32 +14,37 @@ from loadgen.charts.theme import ink, series
 from loadgen.report.figures import number
 from loadgen.report.tables import Table
 
+SIMULATED, PUBLISHED = "(SIMULATED)", "published"
 _SHAPES = (
     "circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left", "wedge",
 )  # fmt: skip
 _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (10, 4), (4, 2, 1, 2), (1, 0), (3, 3))
 _WIDE_LEGEND = 45  # letters in its names, above which it takes two columns
 _BAR_HEIGHT = 26
+_BESIDE = 0.15  # of the longest bar, so that its value has room
 
 
 class Axis(NamedTuple):
-    """A column and how it is read: its title with the unit. `least`: where a logarithmic axis begins."""
+    """A column and how it is read: its unit is in `name`. `least`: where a logarithmic axis begins."""
 
     field: str
-    title: str
+    name: str
     least: float | None = None
     ticks: Sequence[float] | None = None
 
-    def drawn(self, rows: Columns) -> dict[str, Any]:
-        """Its type, scale and ticks, with some air above the largest value."""
+    def drawn(self, rows: Columns, *, zero: bool = True, air: float = 0.08) -> dict[str, Any]:
+        """Its type, scale and ticks. `zero`: whether it begins there; `air`: above the largest value."""
         import altair as alt
 
         values = [each for each in rows[self.field] if isinstance(each, float | int)]
+        most, low = max(values), 0 if zero else min(values)
         if self.least is None:
-            scale = alt.Scale(domain=[0, 1.08 * max(values)], nice=False)
+            edge = air * ((most - low) or most)
+            scale = alt.Scale(domain=[0 if zero else low - edge, most + edge], nice=False)
+            ticks: dict[str, Any] = {"tickCount": 5}
         else:
-            scale = alt.Scale(type="log", domain=[self.least, 1.25 * max(values)], nice=False)
-        ticks: dict[str, Any] = {"tickCount": 5} if self.ticks is None else {"values": [*self.ticks]}
+            scale = alt.Scale(type="log", domain=[self.least, 1.25 * most], nice=False)
+            ticks = {"values": [*(self.ticks or round_ticks(self.least, 1.25 * most))]}
         return {
             "type": "quantitative",
             "scale": scale,
@@ -43,14 +52,24 @@ class Axis(NamedTuple):
         }
 
     @property
+    def title(self) -> str:
+        return self.name if self.least is None else f"{self.name}, log scale"
+
+    @property
     def tip(self) -> Any:
         import altair as alt
 
-        return alt.Tooltip(self.field, type="quantitative", title=self.title, format=",.4~r")
+        return alt.Tooltip(self.field, type="quantitative", title=self.name, format=",.4~r")
+
+
+def round_ticks(least: float, most: float) -> list[float]:
+    """1, 2 and 5 times powers of ten, as many as lie between."""
+    powers = range(floor(log10(least)), floor(log10(most)) + 1)
+    return [tick for power in powers for times in (1, 2, 5) if least <= (tick := times * 10.0**power) <= most]
 
 
 class Words(NamedTuple):
-    """What a picture says of itself, and the numbers behind it."""
+    """What a picture says of itself, and the numbers behind it. Its title will add that it is simulated."""
 
     name: str
     title: str
@@ -66,7 +85,7 @@ def bars(
     rows: Columns,
     published: Columns | None = None,
 ) -> Picture:
-    """A bar for each of `by` in every group. `groups`: a column and its title. `published`: diamonds."""
+    """A bar, or a dot, for each of `by` in every group. `groups`: a column and its title."""
     import altair as alt
 
     names = _names(rows, by)
@@ -78,29 +97,27 @@ def bars(
     }
     if len(names) > 1:
         place["xOffset"] = alt.XOffset(f"{by}:N", sort=names)
-    foot: dict[str, Any] = {} if value.least is None else {"y2": alt.datum(value.least)}
-    ours = alt.Chart(alt.NamedData(f"{words.name}-bars")).mark_bar()
-    drawn = ours.encode(**place, **foot, color=_colour(by, names))
+    ours = alt.Chart(alt.NamedData(f"{words.name}-bars")).encode(**place, color=_colour(by, names))
+    drawn = ours.mark_bar() if value.least is None else _points(ours, by, names)
     return _picture(words, drawn, place, by, {"bars": rows, "published": published})
 
 
 def ladder(words: Words, value: Axis, by: str, rows: Columns) -> Picture:
-    """A bar a row, its value beside it."""
+    """A bar a row from zero, its value beside it."""
     import altair as alt
 
     names = _names(rows, by)
     labels = [number(float(each or 0)) for each in rows[value.field]]
     base = alt.Chart(alt.NamedData(f"{words.name}-bars")).encode(
-        x=alt.X(value.field, **value.drawn(rows)),
+        x=alt.X(value.field, **value.drawn(rows, air=_BESIDE)),
         y=alt.Y(f"{by}:N", sort=names, axis=alt.Axis(title=None, labelLimit=175)),
         tooltip=[f"{by}:N", value.tip],
     )
-    foot: dict[str, Any] = {} if value.least is None else {"x2": alt.datum(value.least)}
-    bar = base.mark_bar(color=ink("series0")).encode(**foot)
-    text = base.mark_text(align="right", dx=-4, color=ink("paper")).encode(text="label:N")
+    bar = base.mark_bar(color=ink("series0"))
+    text = base.mark_text(align="left", dx=4, color=ink("ink")).encode(text="label:N")
     return Picture(
         name=words.name,
-        title=words.title,
+        title=f"{words.title} {SIMULATED}",
         says=words.says,
         spec=plain(alt.layer(bar, text)),
         data={f"{words.name}-bars": _rounded({**rows, "label": labels})},
@@ -117,12 +134,12 @@ def lines(
     rows: Columns,
     published: Columns | None = None,
 ) -> Picture:
-    """A line for each of `by`, dashed and marked in its own way. `published`: diamonds."""
+    """A line for each of `by`, dashed and marked in its own way."""
     import altair as alt
 
     names = _names(rows, by)
     place: dict[str, Any] = {
-        "x": alt.X(x.field, **x.drawn(rows)),
+        "x": alt.X(x.field, **x.drawn(rows, zero=False)),
         "y": alt.Y(y.field, **y.drawn(rows)),
         "tooltip": [f"{by}:N", x.tip, y.tip],
     }
@@ -131,15 +148,33 @@ def lines(
         color=_colour(by, names),
     )
     dashes = alt.Scale(domain=names, range=[[*dash] for dash in _DASHES[: len(names)]])
-    shapes = alt.Scale(domain=names, range=[*_SHAPES[: len(names)]])
     zoom = alt.selection_interval(bind="scales", name="zoom", zoom="wheel![event.ctrlKey]")
     line = ours.mark_line(clip=True).encode(strokeDash=alt.StrokeDash(f"{by}:N", scale=dashes, title=None))
-    points = ours.mark_point(filled=True, size=50, opacity=1, clip=True).encode(
-        shape=alt.Shape(f"{by}:N", scale=shapes, title=None)
-    )
-    drawn = alt.layer(line.add_params(zoom), points)
+    drawn = alt.layer(line.add_params(zoom), _points(ours, by, names))
     of_curve = {"fill": alt.Fill(f"{by}:N", scale=alt.Scale(**_scale_of(names)), legend=None)}
     return _picture(words, drawn, place | of_curve, by, {"lines": rows, "published": published})
+
+
+def _points(ours: Any, by: str, names: Sequence[str]) -> Any:
+    import altair as alt
+
+    shapes = alt.Scale(domain=[*names], range=[*_SHAPES[: len(names)]])
+    points = ours.mark_point(filled=True, size=55, opacity=1, clip=True)
+    return points.encode(shape=alt.Shape(f"{by}:N", scale=shapes, title=None))
+
+
+def _diamonds(name: str, place: Mapping[str, Any]) -> Any:
+    """Published figures, and what they are in the legend: of opacity, which nothing else has."""
+    import altair as alt
+
+    legend = alt.Legend(
+        title=None, symbolType="diamond", symbolFillColor="transparent", symbolStrokeColor=ink("ink")
+    )
+    opacity = alt.Opacity("whose:N", scale=alt.Scale(domain=[PUBLISHED], range=[1]), legend=legend)
+    diamonds = alt.Chart(alt.NamedData(name)).mark_point(
+        shape="diamond", size=130, stroke=ink("ink"), strokeWidth=2
+    )
+    return diamonds.encode(**place, opacity=opacity)
 
 
 def _picture(
@@ -147,15 +182,13 @@ def _picture(
 ) -> Picture:
     import altair as alt
 
-    if data["published"] is not None:
-        diamonds = alt.Chart(alt.NamedData(f"{words.name}-published")).mark_point(
-            shape="diamond", filled=True, size=110, opacity=1, fill=ink("ink"), stroke=ink("ink")
-        )
-        drawn = alt.layer(drawn, diamonds.encode(**place))
+    if (published := data["published"]) is not None:
+        data = {**data, "published": {**published, "whose": [PUBLISHED] * len(published[by])}}
+        drawn = alt.layer(drawn, _diamonds(f"{words.name}-published", place))
     names = _names(next(rows for rows in data.values() if rows is not None), by)
     return Picture(
         name=words.name,
-        title=words.title,
+        title=f"{words.title} {SIMULATED}",
         says=words.says,
         spec=plain(drawn),
         data={f"{words.name}-{kind}": _rounded(rows) for kind, rows in data.items() if rows is not None},

@@ -23,17 +23,37 @@ class Listed(NamedTuple):
 
 
 STUDIES = (
-    Listed("static-vs-continuous", "What does continuous batching gain over static batching, and when?", 20),
-    Listed("anyscale-2023", "What is in the 23x of Anyscale's benchmark, policy and handicaps apart?", 16),
-    Listed("orca-2022", "What is in Orca's 36.9x over FasterTransformer?", 19),
-    Listed("vllm-2023", "How much more runs at once when KV memory is paged, and what does it bear?", 39),
-    Listed("sarathi-2024", "What do chunked prompts buy under a limit on the time between tokens?", 7),
-    Listed("distserve", "What is the goodput under DistServe's limits, in both senses of the word?", 29),
-    Listed("preemption-tail", "What does preemption do to the tail: recompute, swap, ideal?", 23),
-    Listed("admission", "What do bounded queues and cautious admission buy, and what do they refuse?", 25),
-    Listed("chunk-size", "Which chunk size trades TTFT against the time between tokens, and how?", 14),
-    Listed("prefill-vs-decode-priority", "Who pays when prompts go first, and who when decodes do?", 9),
-    Listed("overload", "What does each policy do past capacity?", 17),
+    Listed(
+        "static-vs-continuous",
+        "How much does continuous batching gain over static batching on the same engine, and why?",
+        20,
+    ),
+    Listed(
+        "anyscale-2023",
+        "How much of Anyscale's 23x (vLLM over Hugging Face in static batches of 4, padded to the longest of "
+        "the run; OPT-13B, A100-40GB, cap 1536, prompt and output tokens/s) comes of the batching policy?",
+        16,
+    ),
+    Listed(
+        "orca-2022",
+        "What does Orca's 36.9x over FasterTransformer (requests/s at a median of 190 ms/token, GPT-3 of "
+        "175B, 16 A100-40GB) hang on?",
+        22,
+    ),
+    Listed("vllm-2023", "How much more runs at once, and is borne, when KV memory is paged?", 39),
+    Listed("sarathi-2024", "What do chunks of prompts beside decodes buy, and which chunk?", 25),
+    Listed("distserve", "What rate is borne under DistServe's limits, and what does goodput hide?", 55),
+    Listed(
+        "preemption-tail",
+        "What does running out of KV memory do to the tail, and does it matter how one comes back?",
+        23,
+    ),
+    Listed("admission", "What does it buy to turn requests away, and to admit only what is sure to fit?", 30),
+    Listed("chunk-size", "How many tokens should a step have, if prompts are cut to fit in it?", 14),
+    Listed(
+        "prefill-vs-decode-priority", "Who pays when prompts go first in a step, and who when decodes do?", 9
+    ),
+    Listed("overload", "More arrives than can be served: who waits, who leaves, what is wasted?", 22),
 )
 
 

@@ -20,7 +20,7 @@ from loadgen.studies.simulated import Knobs, Row, records
 STEP_MS, WEIGHTS_MS, LIMIT_S = 95.0, 37.5, 0.190
 TOKEN_US = 200.3  # 2 x 175e9 FLOPs on one stage after the other, 8 A100s each, at 70 % of 312e12
 CONTEXT_US = 0.506  # 96 layers x 12288 x 2 x 2 bytes, on 8 x 1.555e12 bytes/s at 75 %
-REQUESTS, SEEDS = 400, range(3)
+REQUESTS, SEEDS = 400, range(5)
 STAGES = 2
 
 Length = tuple[int, int]
@@ -125,10 +125,15 @@ def normalized_s(server: Server, rate_rps: float, seed: int, lengths: Lengths = 
     return median(server(rows(rate_rps, seed, lengths)))
 
 
-@cache
 def capacity_rps(server: Server, lengths: Lengths = TRACE) -> float:
     """The highest rate whose median normalized latency is at most 190 ms, the mean of the seeds."""
-    return mean(_capacity_rps(server, seed, lengths) for seed in SEEDS)
+    return mean(capacities_rps(server, lengths))
+
+
+@cache
+def capacities_rps(server: Server, lengths: Lengths = TRACE) -> list[float]:
+    """That rate by seed."""
+    return [_capacity_rps(server, seed, lengths) for seed in SEEDS]
 
 
 def _capacity_rps(server: Server, seed: int, lengths: Lengths) -> float:

@@ -14,6 +14,7 @@ from loadgen.report.tables import Column, Table
 from loadgen.run import Run
 from loadgen.stats import Summary
 from loadgen.studies.families import Family, Titles, drawn
+from loadgen.studies.listing import of_name
 from loadgen.studies.prose import paragraphs, sentence
 from loadgen.studies.simulated import Knobs, Simulated, simulated
 from loadgen.studies.study import Condition, Section, Study
@@ -21,7 +22,8 @@ from loadgen.studies.study import Condition, Section, Study
 REQUESTS, SEED, BURST = 1500, 1, 1500
 LOADS = (0.8, 1.0, 1.2, 1.5, 2.0)  # of the policy's own capacity
 PAST = 1.5  # the load that is looked at closely
-SHORT, LONG = 500, 4000  # requests of two runs
+SHORT, LONG = 500, 6000  # requests of two runs
+PATIENCES_S = (60, 20, 8, 3)
 TENTHS = 10
 GOOD = {"ttft": "2s", "tpot": "100ms"}
 COST = {"gpu": "a100-40gb", "model": "opt-13b"}
@@ -140,19 +142,27 @@ Times = Mapping[str, Mapping[float, float | None]]
 
 
 class Lengths(NamedTuple):
-    """Percentiles of TTFT in seconds, of a short run and of a long one."""
+    """Of a short run and of a long one: percentiles of TTFT in seconds, and attainment."""
 
     short_p50: float
     long_p50: float
     short_p99: float
     long_p99: float
+    short_attainment: float
+    long_attainment: float
 
 
 def of_two_lengths(name: str, load: float) -> Lengths:
     rate_rps = load * own_capacity_rps(name)
-    runs = [fired(POLICIES[name], rate_rps, n).summary.metrics["ttft_s"].quantiles for n in (SHORT, LONG)]
-    short, long = ({key: value or 0.0 for key, value in each.items()} for each in runs)
-    return Lengths(short["p50"], long["p50"], short["p99"], long["p99"])
+    runs = [fired(POLICIES[name], rate_rps, n).summary for n in (SHORT, LONG)]
+    p50s, p99s = ([run.metrics["ttft_s"].quantiles[q] or 0.0 for run in runs] for q in ("p50", "p99"))
+    return Lengths(*p50s, *p99s, *(read(run).attainment for run in runs))
+
+
+def of_patience(patience_s: int) -> Cell:
+    """First come, first served past capacity, where users leave after so many seconds."""
+    policy = Policy(CONTINUOUS, {"patience": f"{patience_s}s"})
+    return read(fired(policy, PAST * own_capacity_rps(FCFS)).summary)
 
 
 def study() -> Study:
@@ -169,23 +179,33 @@ def study() -> Study:
         f"{name} at {load:g}": of_two_lengths(name, load)
         for name, load in ((FCFS, 0.8), (FCFS, PAST), (BOUNDED, PAST))
     }
+    patience = {patience_s: of_patience(patience_s) for patience_s in PATIENCES_S}
     return Study(
         name="overload",
         title="Overload: what each policy does past capacity",
-        question="More arrives than can be served. Who waits, who is refused, who leaves, what is wasted?",
-        answer=_answer(cells, times, spans),
+        question=of_name("overload").question,
+        answer=_answer(cells, times, spans, patience),
         conditions=_conditions(),
-        sections=[_attained(cells), _over_time(times), _wasted(cells), _spans(spans), _numbers(cells)],
+        sections=[
+            _attained(cells),
+            _over_time(times),
+            _wasted(cells),
+            _patience(patience),
+            _spans(spans),
+            _numbers(cells),
+        ],
         figures={
             "capacity_rps": {name: own_capacity_rps(name) for name in POLICIES},
             "cells": {n: {f"{at:g}": c._asdict() for at, c in row.items()} for n, row in cells.items()},
             "median_ttft_s_by_tenth": {n: [*row.values()] for n, row in times.items()},
+            "by_patience_s": {str(patience_s): each._asdict() for patience_s, each in patience.items()},
             "run_lengths": {name: each._asdict() for name, each in spans.items()},
         },
         mismatches=paragraphs("""
             Nobody published such figures, so that there is nothing to match. They are of one engine and one
-            seed. How far apart the policies are depends on the share that is urgent (a quarter here), on the
-            patience, and on the limit on TTFT; the order does not.
+            seed. How far apart the policies are, and in which order, depends on the share that is urgent (a
+            quarter here), on the patience (see its table), on the limit on TTFT, and without a bound on the
+            queue on the length of the run.
 
             Users who give up are taken to cancel at once, and the engine to stop computing at the next step.
             A server that does not notice wastes more.
@@ -197,38 +217,51 @@ def study() -> Study:
     )
 
 
-def _answer(cells: Cells, times: Times, spans: Mapping[str, Lengths]) -> list[str]:
+def _answer(
+    cells: Cells, times: Times, spans: Mapping[str, Lengths], patience: Mapping[int, Cell]
+) -> list[str]:
     past = {name: row[PAST] for name, row in cells.items()}
     first, last = (number(times[FCFS][tenth]) for tenth in (1.0, float(TENTHS)))
     below, grown, bounded = spans.values()
     return paragraphs(f"""
         Past capacity, throughput hides everything: at {PAST:g} of its capacity first come, first served
-        completes {number(past[FCFS].completed_rps)} requests/s, as ever, while
-        {_share(past[FCFS].attainment)} of the requests meet their limits. The median TTFT goes from {first} s
-        in the first tenth of the run to {last} s in the last, and would go on.
+        completes {number(past[FCFS].completed_rps)} requests/s, as ever, while the median TTFT goes from
+        {first} s in the first tenth of {REQUESTS:,} requests to {last} s in the last, and would go on.
 
-        Percentiles then depend on how long one measured: the p99 of TTFT is {number(grown.short_p99)} s over
-        {SHORT:,} requests and {number(grown.long_p99)} s over {LONG:,}. Neither is the server's. With a
-        bounded queue they stay ({number(bounded.short_p99)} and {number(bounded.long_p99)} s). Below capacity
-        nothing grows for ever, but {SHORT:,} requests are few for a p99: {number(below.short_p99)} and
-        {number(below.long_p99)} s at 0.8.
+        What one measures then is how long one measured: the p99 of TTFT is {number(grown.short_p99)} s over
+        {SHORT:,} requests and {number(grown.long_p99)} s over {LONG:,}, and
+        {_share(grown.short_attainment)} and {percent(grown.long_attainment, LONG)} meet their limits. Neither
+        is the server's. With 4 places in the queue the figures depend on it little:
+        {number(bounded.short_p99)} and {number(bounded.long_p99)} s, {_share(bounded.short_attainment)} and
+        {percent(bounded.long_attainment, LONG)}. Below capacity nothing grows for ever, but {SHORT:,}
+        requests are few for a p99: {number(below.short_p99)} and {number(below.long_p99)} s at 0.8.
+
+        All that follows is of {REQUESTS:,} requests, and without a bound on the queue it would be lower over
+        more of them.
 
         Batches that wait for each other are past their limits long before they are past capacity: static
         batches of 16 serve {_share(cells["static"][0.8].attainment)} well at 0.8 of what they can complete.
 
         A bound of 4 on the queue refuses {_share(past[BOUNDED].rejection_rate)} at once and serves
-        {_share(past[BOUNDED].attainment)} of the offered well, of {_share(1 / PAST)} that could be at best.
+        {_share(past[BOUNDED].attainment)} of the offered well; the capacity is {_share(1 / PAST)} of what is
+        offered.
 
         Priority saves those who have it, {_share(past[PRIORITY].urgent_attainment)} of them, and starves the
         rest ({_share(past[PRIORITY].rest_attainment)}). Aging shares the wait out until the urgent miss their
         limits, too ({_share(past["aging"].urgent_attainment)}). Deadlines are met until the queue is full of
         those that have passed, which come first: {_share(past["deadline"].urgent_attainment)} of the urgent.
 
-        Impatient users bound the queue themselves, and late: they are served a while before they leave, which
-        wastes {_share(past[PATIENT].wasted_share)} of all tokens computed for answers, and
-        {_share(past[PATIENT].attainment)} are served well. With a bounded queue before them it is
-        {_share(past[BOTH].wasted_share)} and {_share(past[BOTH].attainment)}.
+        Impatient users bound the queue themselves, and late: with a patience of 60 s they are served a while
+        before they leave, which wastes {_share(past[PATIENT].wasted_share)} of all tokens computed for
+        answers, and {_share(past[PATIENT].attainment)} are served well. With a bounded queue before them it
+        is {_share(past[BOTH].wasted_share)} and {_share(past[BOTH].attainment)}. It hangs on the patience:
+        with {list_of(patience, lambda each: each.attainment)} are served well, and
+        {list_of(patience, lambda each: each.wasted_share)} of the tokens are wasted.
     """)
+
+
+def list_of(patience: Mapping[int, Cell], value: Callable[[Cell], float]) -> str:
+    return ", ".join(f"{patience_s} s {_share(value(each))}" for patience_s, each in patience.items())
 
 
 def _share(value: float) -> str:
@@ -257,15 +290,14 @@ def _by_load(cells: Cells, value: Callable[[Cell], float]) -> Family:
 
 
 def _attained(cells: Cells) -> Section:
-    best = max(POLICIES, key=lambda name: cells[name][PAST].attainment)
     titles = Titles(
         "attainment", "Offered requests that meet both limits",
-        f"At {PAST:g} of capacity the most, {_share(cells[best][PAST].attainment)}, with: {best}. "
-        f"First come, first served: {_share(cells[FCFS][PAST].attainment)}.",
+        f"At {PAST:g} of capacity {_share(cells[BOUNDED][PAST].attainment)} where 4 may wait, "
+        f"{_share(cells[FCFS][PAST].attainment)} first come, first served: of {REQUESTS:,} requests, and the "
+        "latter less of more.",
         LOAD, "TTFT <= 2 s and TPOT <= 100 ms, %",
     )  # fmt: skip
-    alike = (PATIENT, BOTH)  # to FCFS and BOUNDED, in this
-    shown = {name: row for name, row in cells.items() if name not in alike}
+    shown = {name: cells[name] for name in ("static", FCFS, BOUNDED, PRIORITY, "deadline")}
     attained = _by_load(shown, lambda each: 100 * each.attainment)
     return Section("Who is served well", pictures=[drawn(titles, attained)])
 
@@ -285,8 +317,9 @@ def _over_time(times: Times) -> Section:
 
 def _wasted(cells: Cells) -> Section:
     shown = {name: cells[name] for name in (PATIENT, BOTH)}
-    says = f"""At {PAST:g} of capacity {_share(cells[PATIENT][PAST].wasted_share)} of the tokens went to users
-        who had left before the end; with 4 places in the queue
+    says = f"""At {PAST:g} of capacity and with a patience of 60 s
+        {_share(cells[PATIENT][PAST].wasted_share)} of the tokens went to users who had left; with 4 places in
+        the queue
         {_share(cells[BOTH][PAST].wasted_share)}."""
     titles = Titles(
         "wasted", "Tokens of answers that nobody waited for", sentence(says), LOAD, "wasted, % of all tokens"
@@ -296,15 +329,34 @@ def _wasted(cells: Cells) -> Section:
     )
 
 
-def _spans(spans: Mapping[str, Lengths]) -> Section:
-    heads = [f"{p}, {n:,} requests, s" for p in ("p50", "p99") for n in (SHORT, LONG)]
-    table = Table(
-        "TTFT of a short run and of a long one",
-        [Column("policy and load", "label"), *map(Column, heads)],
-        [[name, *map(number, each)] for name, each in spans.items()],
-        ["Of the answered; plain percentiles. Past capacity, without a bound, they grow with the run."],
+def _patience(patience: Mapping[int, Cell]) -> Section:
+    heads = ["completed, req/s", "attainment", "left", "wasted tokens"]
+    rows = [
+        [
+            str(patience_s),
+            number(each.completed_rps),
+            *map(_share, (each.attainment, each.lost_share, each.wasted_share)),
+        ]
+        for patience_s, each in patience.items()
+    ]
+    note = (
+        f"First come, first served at {PAST:g} of capacity, {REQUESTS:,} requests. Whose patience is shorter "
+        "than an answer takes leaves in the midst of it; before that, a shorter patience is a shorter queue."
     )
-    return Section("Percentiles depend on how long one measured", tables=[table])
+    columns = [Column("patience, s"), *map(Column, heads)]
+    return Section("How long users wait", tables=[Table("By patience", columns, rows, [note])])
+
+
+def _spans(spans: Mapping[str, Lengths]) -> Section:
+    heads = [f"TTFT {p}, {n:,} requests, s" for p in ("p50", "p99") for n in (SHORT, LONG)]
+    heads += [f"attainment, {n:,}" for n in (SHORT, LONG)]
+    table = Table(
+        "A short run and a long one",
+        [Column("policy and load", "label"), *map(Column, heads)],
+        [[name, *map(number, each[:4]), *map(_share, each[4:])] for name, each in spans.items()],
+        ["TTFT: of the answered; plain percentiles. Past capacity, without a bound, it grows with the run."],
+    )
+    return Section("What depends on how long one measured", tables=[table])
 
 
 def _numbers(cells: Cells) -> Section:

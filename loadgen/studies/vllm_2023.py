@@ -11,6 +11,7 @@ from loadgen.report.figures import number
 from loadgen.report.tables import Column, Table
 from loadgen.studies import vllm_paper
 from loadgen.studies.drawings import Axis, Words, bars, lines
+from loadgen.studies.listing import of_name
 from loadgen.studies.prose import paragraphs, sentence
 from loadgen.studies.study import Claim, Section, Study
 from loadgen.studies.versus import conditions
@@ -114,7 +115,7 @@ def study() -> Study:
     return Study(
         name="vllm-2023",
         title="vLLM, 2023: what paged KV memory lets run",
-        question="How much more runs at once when KV memory is paged, and how much more load does that bear?",
+        question=of_name("vllm-2023").question,
         answer=paragraphs(_answer(made)),
         conditions=conditions(CONDITIONS),
         claims=_claims(made),
@@ -236,13 +237,13 @@ def _held(made: Figures) -> Section:
     shares = {name: 100 * each for name, each in PUBLISHED_SHARE.items()}
     pictures = [
         _reserved(
-            Words("running", "Requests that run at once (SIMULATED)", sentence(says), table),
+            Words("running", "Requests that run at once", sentence(says), table),
             Axis("value", "requests at once"),
             {name: each["running"] for name, each in held.items()},
             PUBLISHED_BATCH,
         ),
         _reserved(
-            Words("useful", "KV memory that holds tokens (SIMULATED)", sentence(useful), table),
+            Words("useful", "KV memory that holds tokens", sentence(useful), table),
             Axis("value", "of all KV memory, %"),
             {name: 100 * each["of_memory"] for name, each in held.items()},
             shares,
@@ -317,7 +318,7 @@ def _curves(made: Figures) -> Picture:
     return lines(
         Words(
             "latency-throughput",
-            "Latency by load, ShareGPT-like (SIMULATED)",
+            "Latency by load, ShareGPT-like",
             sentence(says),
             table,
         ),
@@ -334,7 +335,7 @@ def _capacities(made: Figures, table: Table) -> Picture:
     says = f"""At a mean of 200 ms/token paged memory bears {ratio(made, "max"):.1f} times the load of a
         reservation of 2048 on ShareGPT's lengths and {ratio(made, "max", "Alpaca"):.0f} times on Alpaca's."""
     return bars(
-        Words("capacity", "Requests/s at 200 ms/token (SIMULATED)", sentence(says), table),
+        Words("capacity", "Requests/s at 200 ms/token", sentence(says), table),
         ("lengths", "lengths like those of"),
         Axis("rps", "requests/s", 0.05),
         "server",
@@ -355,7 +356,7 @@ def _blocks(made: Figures) -> Section:
     says = f"""A sequence wastes half a block on average: of KV memory {_share(blocks[16]["of_memory"])}
         holds tokens
         with blocks of 16, and {_share(blocks[256]["of_memory"])} with blocks of 256."""
-    words = Words("blocks", "Memory that holds tokens, by block size (SIMULATED)", sentence(says), table)
+    words = Words("blocks", "Memory that holds tokens, by block size", sentence(says), table)
     picture = lines(
         words,
         Axis("block_tokens", "positions in a block", 0.9, BLOCKS_TOKENS),

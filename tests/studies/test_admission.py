@@ -15,11 +15,22 @@ CELLS = FOUND["cells"]
 BOUNDS = (UNBOUNDED, "100 may wait", "30 may wait", "10 may wait", TIGHT)
 
 
-def test_below_capacity_a_bound_on_the_queue_changes_nothing() -> None:
-    """Up to 0.7 of it every figure is that of the unbounded queue."""
+def test_a_bound_on_the_queue_changes_nothing_up_to_0_7_of_capacity_and_something_at_0_9() -> None:
+    """Up to 0.7 every figure is that of the unbounded queue; at 0.9 some are refused, others wait less."""
     for name in BOUNDS:
         for load in ("0.3", "0.5", "0.7"):
             assert CELLS[name][load] == CELLS[UNBOUNDED][load]
+    tight, unbounded = CELLS[TIGHT]["0.9"], CELLS[UNBOUNDED]["0.9"]
+    assert tight["rejection_rate"] > 0.01
+    assert tight["attainment"] < unbounded["attainment"]
+    assert tight["ttft_p99_s"] < unbounded["ttft_p99_s"] / 4
+
+
+def test_past_capacity_attainment_without_a_bound_is_the_run_s() -> None:
+    """Twelve times the requests: a fifth at most of it without a bound, nine tenths where none may wait."""
+    for name, holds in ((UNBOUNDED, False), (TIGHT, True)):
+        short, long = (FOUND["run_lengths"][name][n]["attainment"] for n in ("500", "6000"))
+        assert long > 0.9 * short if holds else long < short / 5
 
 
 def test_past_capacity_a_shorter_queue_serves_more_within_the_limits() -> None:

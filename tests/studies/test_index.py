@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loadgen.report.markdown import escape
 from loadgen.scenario import ScenarioError
 from loadgen.studies.listing import STUDIES, of_name
 
@@ -37,9 +38,33 @@ def test_a_folder_holds_the_pictures_that_its_page_shows_and_no_other(name: str)
     shown = re.findall(r"^!\[.+\]\((.+\.svg)\)$", page, re.MULTILINE)
     assert sorted({"report.md", "figures.json", *shown}) == sorted(p.name for p in (REPORTS / name).iterdir())
     assert "**SIMULATED.**" in page.split("**Question.**")[0]
+    assert f"**Question.** {escape(of_name(name).question)}\n" in page
     assert f"loadgen reproduce {name}\n" in page
     figures = json.loads((REPORTS / name / "figures.json").read_text(encoding="utf-8"))
     assert (figures["study"], figures["schema"], figures["source"]) == (name, 1, "virtual")
+
+
+HEADLINES = {
+    "23x": ("OPT-13B", "A100-40GB", "cap 1536", "static batches of 4", "longest of the", "prompt and output"),
+    "36.9x": ("175B", "16 A100-40GB", "FasterTransformer", "median of 190 ms/token", "requests/s"),
+}
+
+
+@pytest.mark.parametrize("headline", HEADLINES)
+def test_a_published_headline_never_stands_without_its_conditions(headline: str) -> None:
+    """In the list, the index, and questions, answers and captions: in the same sentence."""
+    name = {"23x": "anyscale-2023", "36.9x": "orca-2022"}[headline]
+    page = (REPORTS / name / "report.md").read_text(encoding="utf-8").replace("\\", "")
+    top = page.split("Made by:")[0]
+    captions = [caption for _, caption in re.findall(r"^(!\[.+\)\n\n)(.+)$", page, re.MULTILINE)]
+    index = (REPORTS / "README.md").read_text(encoding="utf-8")
+    texts = [of_name(name).question, index, top, *captions]
+    stated = [
+        said for text in texts for said in re.split(r"(?<=[^.\d][.:?]) |\n", text) if headline in said.split()
+    ]
+    assert len(stated) >= 3
+    for said in stated:
+        assert [each for each in HEADLINES[headline] if each not in said] == []
 
 
 def test_an_unknown_study_is_answered_with_those_there_are() -> None:

@@ -20,6 +20,7 @@ from loadgen.studies.orca import (
     rows,
 )
 from loadgen.studies.orca_2022 import study
+from tests.studies.committed import figures
 
 
 def test_mixed_prompts_token_by_token_take_what_the_longest_has_beyond_the_shortest() -> None:
@@ -76,15 +77,24 @@ def test_larger_batches_help_orca_and_not_fastertransformer_token_by_token() -> 
     assert by_token[0] <= 0.19 < by_token[1]
 
 
+def test_no_seed_gives_fastertransformer_s_published_point_nor_orca_s() -> None:
+    """0.185 and 6.81 requests/s lie outside of the seeds' ranges: the mismatch is not one of seeds."""
+    by_seed = figures("orca-2022")["by_seed_rps"]
+    assert len(by_seed["FT, 1"]) == 5
+    assert max(by_seed["FT, 1"]) < 0.185
+    assert max(by_seed["FT, 8, token by token"]) < min(by_seed["FT, 1"]) < max(by_seed["FT, 1"])
+    assert min(by_seed["Orca, 32, two in flight"]) > 6.81
+
+
 @pytest.mark.slow
-def test_the_headline_stands_with_its_conditions_and_ours_is_tens_of_times() -> None:
+def test_the_headline_stands_with_its_conditions_and_like_for_like_stands_first() -> None:
     """36.9 = 6.81 / 0.185, at a median of 190 ms a token, 175B on 16 A100."""
     made = study()
     ratios = [claim for claim in made.claims if claim.unit == "x"]
     assert {claim.published for claim in ratios} == {36.9}
     assert {claim.published for claim in made.claims if claim.unit == "req/s"} == {0.185, 6.81}
     assert pytest.approx(36.9, rel=0.01) == 6.81 / 0.185
-    assert [claim.ours for claim in ratios] == pytest.approx([41.7, 103, 18.0, 44.3], rel=0.02)
+    assert [claim.ours for claim in ratios] == pytest.approx([100, 41, 45, 18.6], rel=0.03)
     for claim in made.claims:
         assert "175B, 16 A100, median 190 ms/token" in claim.what
     assert {"model", "hardware", "baseline", "metric and denominator"} <= {

@@ -1,0 +1,65 @@
+"""How studies draw: what is simulated says so, and no bar stands on a foot that anybody chose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loadgen.charts.picture import Picture, svg
+from loadgen.report.tables import Column, Table
+from loadgen.studies.drawings import Axis, Words, bars, ladder, lines, round_ticks
+
+WORDS = Words("a-picture", "Rates", "It shows.", Table("Rates", [Column("x")], [["1"]]))
+ROWS = {"group": ["a", "a"], "whose": ["one", "other"], "x": [1.0, 3.0], "rate": [20.0, 900.0]}
+PUBLISHED = {"group": ["a"], "whose": ["one"], "x": [1.0], "rate": [30.0]}
+
+
+def made(least: float | None) -> dict[str, Picture]:
+    rate, groups = Axis("rate", "requests/s", least), ("group", "groups")
+    return {
+        "bars": bars(WORDS, groups, rate, "whose", ROWS, PUBLISHED),
+        "ladder": ladder(WORDS, rate, "whose", ROWS),
+        "lines": lines(WORDS, Axis("x", "load"), rate, "whose", ROWS, PUBLISHED),
+    }
+
+
+def inside(spec: Any) -> list[dict[str, Any]]:
+    """Every view that has a mark."""
+    return [spec] if "mark" in spec else [view for each in spec["layer"] for view in inside(each)]
+
+
+@pytest.mark.parametrize("least", [None, 10])
+def test_every_title_says_that_it_is_simulated(least: float | None) -> None:
+    """And so does its SVG."""
+    for picture in made(least).values():
+        assert picture.title == "Rates (SIMULATED)"
+        assert "Rates (SIMULATED)" in svg(picture)
+
+
+def test_what_is_published_is_called_so_in_the_legend() -> None:
+    """Where there is some; a diamond among ours would look simulated."""
+    for name, picture in made(10).items():
+        assert (">published<" in svg(picture)) == (name != "ladder")
+
+
+def test_bars_stand_on_zero_and_a_logarithmic_axis_has_dots() -> None:
+    """Which says that it is one."""
+    views = {least: inside(made(least)["bars"].spec)[0] for least in (None, 10)}
+    assert views[None]["mark"]["type"] == "bar"
+    assert views[None]["encoding"]["y"]["scale"]["domain"][0] == 0
+    assert views[10]["mark"]["type"] == "point"
+    assert views[10]["encoding"]["y"]["axis"]["title"] == "requests/s, log scale"
+    assert inside(made(None)["ladder"].spec)[0]["encoding"]["x"]["scale"]["domain"][0] == 0
+
+
+def test_a_line_s_x_begins_where_its_points_do() -> None:
+    """From 0.8 to 2.0 no half of the picture is empty."""
+    low, high = inside(made(None)["lines"].spec)[0]["encoding"]["x"]["scale"]["domain"]
+    assert (low, high) == pytest.approx((1 - 0.16, 3 + 0.16))
+
+
+def test_ticks_of_a_logarithmic_axis_are_round() -> None:
+    """1, 2 and 5."""
+    assert round_ticks(3, 60) == [5, 10, 20, 50]
+    assert round_ticks(0.01, 0.1) == pytest.approx([0.01, 0.02, 0.05, 0.1])
