@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from loadgen.fields import RowId
 from loadgen.plan import COLUMNS, NONE, Blocks, Phase, Plan, PromptRecipe, Row, Text, Window
 from loadgen.prompts import Prompts
+from loadgen.run import whole
 from loadgen.scenario import Scenario, ScenarioError, build
 
 FORMAT = 1
@@ -119,14 +120,10 @@ def write(plan: Plan, scenario: Scenario, path: Path) -> None:
     system refuses.
     """
     write_rows, _ = _format(path)
-    half = path.with_name(f"{path.name}.half")
     try:
-        write_rows(plan, _head(plan, scenario), half)
-        half.replace(path)
+        write_rows(plan, _head(plan, scenario), path)
     except OSError as problem:
         raise ScenarioError(f"{path}: cannot be written: {problem.strerror}") from None
-    finally:
-        half.unlink(missing_ok=True)
 
 
 def _head(plan: Plan, scenario: Scenario) -> Head:
@@ -151,13 +148,13 @@ def _head(plan: Plan, scenario: Scenario) -> Head:
 
 def _write_jsonl(plan: Plan, head: Head, path: Path) -> None:
     encode = msgspec.json.Encoder().encode
-    with path.open("wb") as file:
+    with whole(path) as half, half.open("wb") as file:
         file.write(encode({"loadgen": head}) + b"\n")
         file.writelines(encode(row) + b"\n" for row in plan.rows())
 
 
 def _write_csv(plan: Plan, head: Head, path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as half, half.open("w", encoding="utf-8", newline="") as file:
         file.writelines(f"# {key}: {json.dumps(value)}\n" for key, value in msgspec.to_builtins(head).items())
         table = csv.writer(file, lineterminator="\n")
         table.writerow(cells := (*COLUMNS, "id"))
@@ -165,10 +162,11 @@ def _write_csv(plan: Plan, head: Head, path: Path) -> None:
 
 
 def _write_parquet(plan: Plan, head: Head, path: Path) -> None:
-    arrow, parquet = _pyarrow(path.with_suffix(""))  # named as asked: what is written first ends in .half
+    arrow, parquet = _pyarrow(path)
     columns = {name: arrow.array(getattr(plan, name)) for name in COLUMNS}
     columns["id"] = arrow.array(plan.ids or [None] * len(plan), arrow.string())
-    parquet.write_table(arrow.table(columns, metadata={"loadgen": msgspec.json.encode(head)}), path)
+    with whole(path) as half:
+        parquet.write_table(arrow.table(columns, metadata={"loadgen": msgspec.json.encode(head)}), half)
 
 
 def _pyarrow(path: Path) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -156,18 +156,24 @@ def writing(where: object) -> Iterator[None]:
         raise WriteError(f"cannot write {where}: {problem.strerror}") from None
 
 
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Where to write what is then at `path`, whole or not at all. Raises OSError."""
+    half = path.parent / f".{os.getpid()}.half"  # no file of the user's, and short where `path` is long
+    try:
+        yield half
+        half.replace(path)
+    finally:
+        with suppress(OSError):
+            half.unlink(missing_ok=True)
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file of a run folder, whole or not at all. Raises WriteError."""
-    half = path.parent / f"{path.name}.half"
-    with writing(path):
-        try:
-            with half.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            half.replace(path)
-        finally:
-            half.unlink(missing_ok=True)
+    with writing(path), whole(path) as half, half.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def refuse_used(folder: Path) -> None:

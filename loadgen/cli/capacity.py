@@ -90,6 +90,7 @@ def capacity(
     from loadgen.capacity import find_capacity
     from loadgen.cli.argv import command_line
     from loadgen.cli.exits import of_capacity
+    from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.firing import Manner
     from loadgen.cli.flags import overlay
     from loadgen.cli.reporting import draw_page, reported
@@ -102,8 +103,13 @@ def capacity(
         raise ScenarioError(f"{scenario}: {key}: a capacity is of one setting: leave {key} out")
     if virtual and asked.target is not None:
         raise ScenarioError("--virtual simulates the bundled engine: it cannot stand beside a target")
+    if param and html is not None:
+        raise ScenarioError(
+            "--html draws one search: draw that of a setting with loadgen report FOLDER --html FILE"
+        )
     words = Words(as_json, quiet)
     folder = out or drive.RUNS / drive.new_run_id(f"{asked.name}-capacity")
+    refuse_unwritable(html, *PAGE, made=folder)
     manner = Manner(words.progress, quiet, not no_preflight)
     day, near = planning.day(asked, ctx.params), planning.percentage("--resolution", resolution)
 

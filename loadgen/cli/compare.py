@@ -74,6 +74,7 @@ def compare_variants(
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import Manner, run_async
     from loadgen.cli.repeats import run_one
+    from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.reporting import draw_page, reported
     from loadgen.report.terminal import print_summary
     from loadgen.run import refuse_used
@@ -83,6 +84,7 @@ def compare_variants(
     whole_id = drive.new_run_id(scenario.name)
     folder = out or drive.RUNS / whole_id
     refuse_used(folder)
+    refuse_unwritable(html, *PAGE, made=folder)
     refuse_incomparable(scenario, where)
     if scenario.repeats > 1:
         raise ScenarioError(

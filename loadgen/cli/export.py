@@ -31,6 +31,8 @@ def export(
 
     loadgen export RUN - --format openmetrics | curl --data-binary @- http://HOST:9091/metrics/job/loadgen
     """
+    from loadgen.cli.files import refuse_unwritable
+    from loadgen.cli.streams import whole_output
     from loadgen.cli.words import Words
     from loadgen.export import formats
 
@@ -40,6 +42,8 @@ def export(
         raise ScenarioError(f"- has no ending: say --format, one of {', '.join(formats.FORMATS)}")
     chosen = formats.format_of(file, format_)
     if file == "-":
-        chosen.write(run, sys.stdout.buffer)
+        with whole_output():
+            chosen.write(run, sys.stdout.buffer)
     else:
+        refuse_unwritable(Path(file))
         Words().say(f"{file}: {formats.export(run, Path(file), chosen)}")

@@ -1,26 +1,84 @@
-"""Files that a user names: written, or one clear line why not."""
+"""Files that a user names: written, or one clear line why not, before any work is done for them."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EACCES
 from pathlib import Path
+
+PAGE = (".html", ".htm")
+PICTURE = (".svg",)
+
+# What loadgen itself keeps in the folder of a run, a comparison, a search, a grid or a gate.
+OWN = (
+    *("run.json", "records.jsonl", "summary.json", "vllm.json", "iterations.jsonl", "trace.json"),
+    *("workers.json", "comparison.json", "capacity.json", "sweep.json", "replicas.json", "gate.json"),
+    *("header.json", "cells.csv"),
+)
+
+
+def refuse_unwritable(path: Path | None, *endings: str, made: Path | None = None) -> None:
+    """Raises ScenarioError where `path` cannot, or must not, be written; nothing is written here.
+
+    `endings`: one of them it must have, so that no file of another kind is written over. `made`: a folder
+    that the command makes before it writes.
+    """
+    from loadgen.scenario import ScenarioError
+
+    if path is None:
+        return
+    if endings and not path.name.endswith(endings):
+        raise ScenarioError(f"{path}: its name must end in {' or '.join(endings)}")
+    with _told(path):
+        if path.exists() and not path.is_file():
+            raise ScenarioError(f"{path} is no file to be written")
+        if _is_own(path):
+            raise ScenarioError(f"{path} belongs to a run itself: choose another name")
+        folder = path.parent
+        if made is not None and folder.resolve() == made.resolve():
+            return
+        os.stat(os.path.join(folder, "."))  # noqa: PTH116, PTH118 (a Path drops the point, which says it is a folder)
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))
 
 
 def written(path: Path, text: str) -> None:
     """`text` in the file at `path`, whatever it held. Raises ScenarioError."""
-    from loadgen.scenario import ScenarioError
-
-    try:
+    refuse_unwritable(path)
+    with _told(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise ScenarioError(f"{path}: cannot be written: {problem.strerror}") from None
 
 
 def folder(path: Path) -> Path:
     """The folder at `path`, made where it is not there yet. Raises ScenarioError."""
+    with _told(path, "made"):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def refuse_no_folder(path: Path) -> None:
+    """Raises ScenarioError where `folder` could not make it; makes nothing."""
+    from loadgen.scenario import ScenarioError
+
+    with _told(path, "made"):
+        there = next(each for each in (path, *path.absolute().parents) if each.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise ScenarioError(f"{path}: cannot be made: {there} is no folder that can be written to")
+
+
+def _is_own(path: Path) -> bool:
+    """By the folder's other files, too: a trace.json elsewhere is anyone's."""
+    return path.name in OWN and any((path.parent / name).is_file() for name in OWN if name != path.name)
+
+
+@contextmanager
+def _told(path: Path, done: str = "written") -> Iterator[None]:
+    """What the operating system refuses, in one line that names `path`."""
     from loadgen.scenario import ScenarioError
 
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as problem:
-        raise ScenarioError(f"{path}: cannot be made: {problem.strerror}") from None
-    return path
+        raise ScenarioError(f"{path}: cannot be {done}: {problem.strerror}") from None

@@ -66,6 +66,7 @@ def plan(
 
     from loadgen import plan_file
     from loadgen.cli.deciding import sayings
+    from loadgen.cli.files import PAGE, PICTURE, refuse_unwritable
     from loadgen.cli.replaying import planned
     from loadgen.cli.words import Words
     from loadgen.grid import cells
@@ -73,6 +74,9 @@ def plan(
     from loadgen.workload import facts, prompt_maker
 
     words = Words(as_json)
+    refuse_unwritable(svg, *PICTURE)
+    refuse_unwritable(html, *PAGE)
+    refuse_unwritable(export)
     if diff is not None:
         raise typer.Exit(_compared(diff, scenario, words))
     drawn, asked = planned(scenario, ctx.params)

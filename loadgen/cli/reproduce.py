@@ -24,7 +24,7 @@ def reproduce(
 
     Writes report.md, its pictures as SVG, and figures.json.
     """
-    from loadgen.cli.files import folder, written
+    from loadgen.cli.files import PAGE, folder, refuse_no_folder, refuse_unwritable, written
     from loadgen.cli.words import Words
     from loadgen.report.terminal import print_tables
     from loadgen.scenario import ScenarioError
@@ -36,13 +36,22 @@ def reproduce(
             raise ScenarioError("reproduce: --out and --html need the NAME of a study")
         print_tables([listed()], words.results)
         return
-    from loadgen.studies.written import write
+    from loadgen.studies.written import files
 
     chosen = of_name(name)
-    into = folder(out or Path("reports") / name)
+    into = out or Path("reports") / name
+    refuse_no_folder(into)
+    refuse_unwritable(html, *PAGE, made=into)
     words.say(f"making {name}: about {chosen.seconds} s of one core")
-    study, command = chosen.make(), f"loadgen reproduce {name}"
-    write(study, into, command)
+    try:
+        study, command = chosen.make(), f"loadgen reproduce {name}"
+        texts = files(study, command)
+    except KeyboardInterrupt:
+        words.say("interrupted: nothing was written")
+        raise
+    folder(into)
+    for file, text in texts.items():
+        written(into / file, text)
     words.results.print(f"{study.title}\n", markup=False)
     for said in study.answer:
         words.results.print(said, markup=False)

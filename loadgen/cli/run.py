@@ -125,6 +125,7 @@ def run(
     from loadgen import drive
     from loadgen.cli.argv import command_line
     from loadgen.cli.deciding import sayings
+    from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.firing import Manner, carried_out
     from loadgen.cli.flags import overlay, positive_s
     from loadgen.cli.replaying import replayed
@@ -147,6 +148,7 @@ def run(
     run_id = drive.new_run_id(asked.name)
     folder = out or drive.RUNS / run_id
     refuse_used(folder)
+    refuse_unwritable(html, *PAGE, made=folder)
     if trace:
         code = traced(asked, words, str(scenario), folder, run_id, salt or None)
         if html is not None:

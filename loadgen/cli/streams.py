@@ -44,9 +44,25 @@ class _Guarded:
             self._stream.write(text)
             self._stream.flush()
         except OSError as problem:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-            if self._stream is sys.__stdout__ and not isinstance(problem, BrokenPipeError):
-                from loadgen.run import WriteError
-
-                raise WriteError(f"cannot write to standard output: {problem.strerror}") from None
+            _lose(self._stream, problem)
         return len(text)
+
+
+@contextmanager
+def whole_output() -> Iterator[None]:
+    """For bytes that go to stdout past `guarded`: the same there."""
+    try:
+        yield
+        sys.stdout.buffer.flush()
+    except OSError as problem:
+        _lose(sys.__stdout__, problem)
+
+
+def _lose(stream: IO[str] | None, problem: OSError) -> None:
+    """Send what is still to come to the null device. Raises WriteError where results are lost."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if stream is sys.__stdout__ and not isinstance(problem, BrokenPipeError):
+        from loadgen.run import WriteError
+
+        raise WriteError(f"cannot write to standard output: {problem.strerror}") from None

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from loadgen.export import perfetto, sheets
+from loadgen.run import whole
 from loadgen.scenario import ScenarioError
-
-# What a run folder consists of, which no export may take the place of.
-OWN = ("run.json", "records.jsonl", "summary.json", "vllm.json", "iterations.jsonl", "trace.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +67,8 @@ def export(folder: Path, to: Path, chosen: Format) -> str:
 
     Raises ScenarioError where that is no run, and for what the operating system refuses.
     """
-    if to.exists() and not to.is_file():
-        raise ScenarioError(f"{to} is no file to be written; for stdout say - and --format")
-    if to.name in OWN and to.parent.resolve() == folder.resolve():
-        raise ScenarioError(f"{to} belongs to the run itself: choose another name")
-    half = to.with_name(f"{to.name}.half")
     try:
-        with half.open("wb") as file:
-            said = chosen.write(folder, file)
-        half.replace(to)
+        with whole(to) as half, half.open("wb") as file:
+            return chosen.write(folder, file)
     except OSError as problem:
         raise ScenarioError(f"{to}: cannot be written: {problem.strerror}") from None
-    finally:
-        half.unlink(missing_ok=True)
-    return said

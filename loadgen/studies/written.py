@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from loadgen.charts.picture import Picture, svg
@@ -22,13 +21,10 @@ SIMULATED = (
 )
 
 
-def write(study: Study, folder: Path, command: str) -> list[Path]:
-    """`report.md`, `figures.json` and the pictures, in `folder`, which is there."""
+def files(study: Study, command: str) -> dict[str, str]:
+    """What a study's folder holds, by file name: `report.md`, `figures.json` and the pictures."""
     texts = {"report.md": markdown(study, command), "figures.json": figures(study)}
-    texts |= {f"{picture.name}.svg": svg(picture) for picture in study.pictures}
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in texts]
+    return texts | {f"{picture.name}.svg": svg(picture) for picture in study.pictures}
 
 
 def figures(study: Study) -> str:

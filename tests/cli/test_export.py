@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from loadgen.cli.app import app
-from loadgen.export.formats import FORMATS, OWN
+from loadgen.export.formats import FORMATS
 from loadgen.scenario import ScenarioError
 from tests.end_to_end.process import loadgen
 from tests.export.folders import kept
@@ -73,7 +75,9 @@ def test_a_dash_is_stdout_and_holds_nothing_else(run: Path, tmp_path: Path, name
         (["a.csv", "--format", "excel"], "--format excel is unknown; there are csv, parquet, "),
         (["nowhere/a.csv"], "nowhere/a.csv: cannot be written: No such file or directory"),
         (["."], ".: its ending names no format"),
-        ([".", "--format", "csv"], ". is no file to be written; for stdout say - and --format"),
+        ([".", "--format", "csv"], ". is no file to be written"),
+        (["run/run.json/a.csv"], "run/run.json/a.csv: cannot be written: Not a directory"),
+        (["a" * 300 + ".csv"], "a" * 300 + ".csv: cannot be written: File name too long"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -85,16 +89,6 @@ def test_what_is_wrong_is_one_line(
     assert isinstance(done.exception, ScenarioError)
     assert str(done.exception).startswith(said)
     assert "\n" not in str(done.exception)
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_a_runs_own_files_are_not_written_over(run: Path, name: str) -> None:
-    """By any other name of the same folder either; an export may lie beside them."""
-    before = (run / "records.jsonl").read_bytes()
-    done = exported(run, run / ".." / run.name / name)
-    assert "belongs to the run itself" in str(done.exception)
-    assert (run / "records.jsonl").read_bytes() == before
-    assert exported(run, run / "requests.jsonl").exit_code == 0
 
 
 def test_a_run_that_cannot_be_read_leaves_what_was_there(run: Path, tmp_path: Path) -> None:
@@ -120,13 +114,38 @@ def test_stdout_is_left_open_whatever_is_wrong(run: Path, name: str) -> None:
     assert not out.closed
 
 
-def test_the_shell_sees_2_for_a_mistake_and_0_for_an_export(run: Path, tmp_path: Path) -> None:
-    """Through the real process, warnings being errors; into a pipe, too."""
+def test_the_shell_sees_2_for_a_mistake(run: Path, tmp_path: Path) -> None:
+    """Through the real process, warnings being errors."""
     wrong = loadgen("export", run, "a.xlsx", cwd=tmp_path)
     assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1)
+
+
+def test_the_shell_sees_0_for_an_export_into_a_pipe(run: Path, tmp_path: Path) -> None:
+    """Through the real process, warnings being errors."""
     piped = loadgen("export", run, "-", "--format", "perfetto", cwd=tmp_path)
     assert (piped.code, piped.err) == (0, "")
     assert len(json.loads(piped.out)["traceEvents"]) > 2
+
+
+def test_a_name_as_long_as_may_be_is_no_trouble(run: Path, tmp_path: Path) -> None:
+    """What is written in the meantime has a short one; and a file of the user's own name for it stays."""
+    path = tmp_path / f"{'a' * 251}.csv"
+    (tmp_path / "keep.csv.half").write_text("mine")
+    assert exported(run, path).exit_code == 0
+    assert exported(run, tmp_path / "keep.csv").exit_code == 0
+    assert (tmp_path / "keep.csv.half").read_text() == "mine"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_output_is_told(run: Path, tmp_path: Path) -> None:
+    """As for every other command: 4, and one line."""
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "loadgen", "export", run, "-", "--format", "csv"],
+            stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False, timeout=60,
+        )  # fmt: skip
+    said = "loadgen: cannot write to standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (4, said)
 
 
 def test_a_pipe_is_not_replaced_by_a_file(run: Path, tmp_path: Path) -> None:

@@ -174,12 +174,14 @@ def test_whether_the_slos_can_be_decided_is_said(asked: str) -> None:
     assert "SLOs" not in loadgen("plan", "--rate", "5", "--num-prompts", "7").stdout
 
 
-@pytest.mark.parametrize("flag", ["--svg", "--export"])
-def test_what_cannot_be_written_is_the_users_mistake(flag: str, asked: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("flag", "name"), [("--svg", "p.svg"), ("--html", "p.html"), ("--export", "p.csv")])
+def test_what_cannot_be_written_is_the_users_mistake(
+    flag: str, name: str, asked: str, tmp_path: Path
+) -> None:
     """One line with the file's name, exit 2."""
-    done = loadgen("plan", asked, flag, str(tmp_path / "no" / "p.csv"))
+    done = loadgen("plan", asked, flag, str(tmp_path / "no" / name))
     assert isinstance(done.exception, ScenarioError)
-    assert "p.csv: cannot be written: No such file" in str(done.exception)
+    assert f"{name}: cannot be written: No such file" in str(done.exception)
 
 
 def test_the_files_scenario_is_what_was_asked_with_flags(asked: str) -> None:
