@@ -12,7 +12,7 @@ INFINITE = "∞"
 
 _ESCAPE = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x1b\x9b]\[?[0-9;:?<=>!]*[ -/]*[@-~]?")
 _COMMAND = re.compile(r":(?=:[a-z].*::)|#(?=#\[)")
-_SPACES = re.compile(r"\s+")
+_SPACE, _SPACES = re.compile(r"\s"), re.compile(r"\s+")
 
 
 def number(value: float | None, places: int = 6) -> str:
@@ -64,7 +64,20 @@ def clean(text: str, limit: int = 200) -> str:
 
     Nor a command to GitHub, which could come to stand at the begin of a line where the text is wrapped.
     """
-    plain = _SPACES.sub(" ", _ESCAPE.sub("", text))
-    seen = "".join(c for c in plain if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
-    kept = _COMMAND.sub(r"\g<0> ", _SPACES.sub(" ", seen).strip()[: limit + 1])
+    kept = _COMMAND.sub(r"\g<0> ", _SPACES.sub(" ", _seen(text)).strip()[: limit + 1])
     return kept if len(kept) <= limit else kept[: limit - 1] + "…"
+
+
+def harmless(text: str) -> str:
+    """As `clean`, for words of our own with a stranger's in them: of any length, with their blanks."""
+    return _COMMAND.sub(r"\g<0> ", _seen(text))
+
+
+def _seen(text: str) -> str:
+    return "".join(filter(_is_seen, _SPACE.sub(" ", _ESCAPE.sub("", text))))
+
+
+def _is_seen(sign: str) -> bool:
+    """Not so are those that Unicode never gives to anyone, either; what it has yet to give may be."""
+    is_none = 0xFDD0 <= ord(sign) <= 0xFDEF or ord(sign) & 0xFFFE == 0xFFFE
+    return not is_none and unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Zl", "Zp")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from loadgen.compare import Comparison
     from loadgen.gate import Gate
 
-_ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#@]|:(?=//))")
+_ACTIVE = re.compile(r"([\\`*_\[\]<>|~&#@$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 
 
 def summary_markdown(summary: Summary, pictures: Mapping[str, str] = {}) -> str:
@@ -60,7 +60,7 @@ def comparison_markdown(comparison: Comparison, pictures: Mapping[str, str] = {}
         as_table(comparison_view.sides(comparison)),
         as_table(comparison_view.figures(comparison, others)),
         _pictures(pictures),
-        f"Plan digest: `{comparison.plan_digest}`",
+        f"Plan digest: {escape(comparison.plan_digest)}",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from loadgen.report import (
@@ -24,6 +25,7 @@ from loadgen.report import (
     summary_view,
     trace_view,
 )
+from loadgen.report.figures import harmless
 from loadgen.report.tables import Table
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     _list(console, "Next", summary_view.next_steps(summary))
     if folder is not None:
         files = "summary.json every figure, records.jsonl every request, vllm.json in vLLM's definitions"
-        page = f"loadgen report {folder} --html FILE: pictures, as one page"
+        page = f"loadgen report {quote(str(folder))} --html FILE: pictures, as one page"
         _list(console, "Files", [str(folder), files, page])
 
 
@@ -131,8 +133,7 @@ def print_picture(plan: Plan, scenario: Scenario, console: Console) -> None:
     columns = plan_picture.columns(console.width)
     for shown in plan_bars.bars(plan, scenario, columns):
         _title(console, f"{shown.title}, {shown.y}")
-        for line in plan_picture.picture(shown, PICTURE_LINES, columns):
-            console.out(line, highlight=False)
+        _drawn(console, plan_picture.picture(shown, PICTURE_LINES, columns))
 
 
 def print_grid(ran: list[Ran], cells: int, console: Console, *, table: Path) -> None:
@@ -181,8 +182,7 @@ def print_capacity(found: Capacity, console: Console, *, folder: str) -> None:
         _table(console, capacity_view.curve(found))
     if picture := capacity_view.picture(found, console.width):
         console.print()
-    for line in picture:
-        console.out(line, highlight=False)
+        _drawn(console, picture)
     _list(console, "Undecided", found.undecided)
     files = "capacity.json, report.md, and a folder a run; unused-*: cut short or not to be trusted"
     _list(console, "Files", [f"{folder} {files}"])
@@ -198,8 +198,7 @@ def _shapes(console: Console, summary: Summary) -> None:
     if not (lines := histogram.lines(summary)):
         return
     _title(console, histogram.title(summary))
-    for line in lines:
-        console.out(line, highlight=False)
+    _drawn(console, lines)
 
 
 def _doubts(console: Console, summary: Summary) -> None:
@@ -222,7 +221,11 @@ def print_trace(
     for table in trace_view.tables(shown):
         _table(console, table)
     files = "iterations.jsonl every iteration, trace.json the same for ui.perfetto.dev"
-    _list(console, "Files", [str(folder), files, f"loadgen report {folder} prints the run's figures"])
+    _list(
+        console,
+        "Files",
+        [str(folder), files, f"loadgen report {quote(str(folder))} prints the run's figures"],
+    )
     console.print()
 
 
@@ -260,7 +263,7 @@ def _by_width(c: Comparison, width: int) -> list[Table]:
 def _headline(console: Console, word: str, said: str, style: str, indent: int = 0) -> None:
     from rich.text import Text
 
-    _wrapped(console, Text.assemble((word, style), f"  {said}"), indent)
+    _wrapped(console, Text.assemble((harmless(word), style), f"  {harmless(said)}"), indent)
 
 
 def _finding(console: Console, finding: Finding) -> None:
@@ -274,7 +277,7 @@ def _finding(console: Console, finding: Finding) -> None:
 def _sentence(console: Console, said: str, style: str = "") -> None:
     from rich.text import Text
 
-    _wrapped(console, Text(said, style))
+    _wrapped(console, Text(harmless(said), style))
 
 
 def _wrapped(console: Console, text: Text, indent: int = 2) -> None:
@@ -296,7 +299,7 @@ def _title(console: Console, title: str) -> None:
     from rich.text import Text
 
     console.print()
-    console.print(Text(title, "bold"))
+    console.print(Text(harmless(title), "bold"))
 
 
 def _table(console: Console, table: Table) -> None:
@@ -305,7 +308,7 @@ def _table(console: Console, table: Table) -> None:
     from rich.text import Text
 
     _title(console, table.title)
-    table = _narrowed(table, console.width)
+    table = _narrowed(_harmless(table), console.width)
     grid = Grid(
         box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0)
     )
@@ -321,6 +324,17 @@ def _table(console: Console, table: Table) -> None:
     _print_grid(console, grid)
     for note in table.notes:
         _sentence(console, note, "dim")
+
+
+def _harmless(table: Table) -> Table:
+    columns = [replace(column, head=harmless(column.head)) for column in table.columns]
+    return replace(table, columns=columns, rows=[[*map(harmless, row)] for row in table.rows])
+
+
+def _drawn(console: Console, lines: list[str]) -> None:
+    """Lines as they are: no figure in them is coloured."""
+    for line in lines:
+        console.out(harmless(line), highlight=False)
 
 
 def _print_grid(console: Console, grid: Grid) -> None:

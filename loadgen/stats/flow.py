@@ -28,7 +28,7 @@ def window_s(run: Run) -> tuple[float, float] | None:
 def offered_rps(run: Run) -> float | None:
     """Measured rows that fell due per second; by count (n - 1) / span, both edges being arrivals."""
     window, rows = window_s(run), int(run.records.measured.sum())
-    if window is None:
+    if window is None or not rows:
         return None
     return (rows - (run.header.window_by == "count")) / (window[1] - window[0])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.report.figures import clean, duration, number, percent, unit_of
+from loadgen.report.figures import clean, duration, harmless, number, percent, unit_of
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,15 @@ def test_no_wrapping_of_cleaned_text_makes_a_command_for_github(text: str) -> No
     assert clean("http://[::ffff:7f00:1]/") == "http://[::ffff:7f00:1]/"
 
 
+@given(st.text())
+def test_harmless_words_keep_their_blanks_and_nothing_that_cleaning_would_not(text: str) -> None:
+    """One line of any length; cleaned, it is what the text itself is cleaned to."""
+    shown = harmless(text)
+    assert "\n" not in shown
+    assert clean(shown, 9999) == clean(text, 9999)
+    assert harmless("  95 %,  adjusted ") == "  95 %,  adjusted "
+
+
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
@@ -103,7 +112,8 @@ def test_no_wrapping_of_cleaned_text_makes_a_command_for_github(text: str) -> No
         ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
         ("a\u202eb\u2066c\u200bd", "abcd"),
         ("two\r\nlines\tand more", "two lines and more"),
-        ("Überlast: 過負荷", "Überlast: 過負荷"),
+        ("a\ufffeb\uffffc\ufdd0d\U0001fffee\U0010ffff", "abcde"),
+        ("Überlast: 過負荷 \U0001fae8", "Überlast: 過負荷 \U0001fae8"),
     ],
 )
 def test_escape_sequences_go_with_all_their_parts(text: str, kept: str) -> None:

@@ -52,7 +52,7 @@ def test_escaped_text_has_no_active_character(text: str) -> None:
     """Every sign that Markdown or HTML would act on has a backslash before it, on one line."""
     escaped = escape(text)
     assert "\n" not in escaped
-    assert not re.search(r"[`*_\[\]<>|~&#@]", re.sub(r"\\.", "", escaped))
+    assert not re.search(r"[`*_\[\]<>|~&#@$]", re.sub(r"\\.", "", escaped))
 
 
 def test_a_link_or_mention_in_server_text_is_only_text() -> None:
@@ -60,6 +60,14 @@ def test_a_link_or_mention_in_server_text_is_only_text() -> None:
     assert escape("see http://evil.example @maintainers <script>") == (
         "see http\\://evil.example \\@maintainers \\<script\\>"
     )
+    assert escape("www.evil.example WWW.x $a$") == "www\\.evil.example WWW\\.x \\$a\\$"
+
+
+def test_a_digest_of_a_strangers_is_only_text() -> None:
+    """It is what run.json says, which may be anything."""
+    sides = {"a": summary(), "b": summary()}
+    text = comparison_markdown(compare(sides, dict.fromkeys(sides, "`<img src=x>`")))
+    assert "<img" not in text.replace("\\<img", "")
 
 
 def test_pictures_are_shown_by_title_and_path() -> None:

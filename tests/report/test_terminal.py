@@ -14,7 +14,8 @@ from rich.console import Console
 from loadgen.compare import Comparison, compare
 from loadgen.report import summary_view
 from loadgen.report.markdown import summary_markdown
-from loadgen.report.terminal import print_comparison, print_plan, print_summary
+from loadgen.report.tables import Column, Table
+from loadgen.report.terminal import print_comparison, print_plan, print_summary, print_tables
 from loadgen.scenario import Scenario
 from loadgen.stats.summary import Certificate, Finding, Goodput, Part, SloResult, Summary
 from loadgen.workload import draw, facts
@@ -348,6 +349,20 @@ def test_hostile_server_text_is_harmless() -> None:
     assert not [c for c in text if ord(c) < 32 and c != "\n"]
     assert not [c for c in text if c in "\x7f\x9b\u202e"]
     assert "[bold]x[/bold]" in text
+
+
+def test_a_table_is_harmless_wherever_a_strangers_words_are() -> None:
+    """In title, heading, cells and notes: of a capacity.json that somebody sent, say."""
+    out = console(120)
+    print_tables([Table(HOSTILE, [Column(HOSTILE, "words")], [[HOSTILE]], [HOSTILE])], out)
+    text = text_of(out)
+    assert text.count("[bold]x[/bold]") == 4
+    assert not [c for c in text if (ord(c) < 32 and c != "\n") or c in "\x7f\x9b\u202e"]
+
+
+def test_a_command_to_be_pasted_is_one_for_the_shell() -> None:
+    """A folder with a blank in its name is one word of it."""
+    assert "loadgen report 'my runs/a' --html FILE" in shown(summary(), folder=Path("my runs/a"))
 
 
 def test_no_control_codes_in_a_pipe_and_no_colour_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,12 @@ def test_by_count_the_offered_rate_is_of_the_gaps() -> None:
     assert offered_rps(run_of(rows, window_end_s=5.0)) == 1.0
 
 
+def test_of_no_request_there_is_no_rate() -> None:
+    """Nor a negative one, where all were cut off."""
+    assert offered_rps(run_of([], window_by="count", window_end_s=4.0)) is None
+    assert offered_rps(run_of([], window_end_s=4.0)) is None
+
+
 def test_a_window_by_count_is_where_rows_did_fall_due() -> None:
     """Of a closed loop or of conversations the plan cannot know: first measured due to last, not [0, 0]."""
     rows = [ok(i, 2.0 + i, phase="measured" if i else "warmup") for i in range(6)]
