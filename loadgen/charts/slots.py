@@ -113,25 +113,30 @@ class _Floor:
 
 
 def slots(
-    trace: Sequence[Iteration], title: str = "Slots", *, name: str = "slots", until_s: float | None = None
+    trace: Sequence[Iteration],
+    title: str = "Slots",
+    *,
+    name: str = "slots",
+    until_s: float | None = None,
+    in_seconds: bool = False,
 ) -> Picture:
     """Each slot a row, each request a bar in it, coloured by what it did; an empty slot is blank.
 
     Of a long trace, the part before `until_s`, and as much of it as can be read. `name`: of the picture and
-    of its data, where a page has several.
+    of its data, where a page has several. `in_seconds`: even where all steps take one.
     """
     stays, until_s = _stays(trace, until_s)
     used = 1 + max((stay.slot for stay in stays), default=0)
     count = max(used, *(step.slots for step in trace), 1)
     rows = count if count <= FEW_SLOTS else used
     shares = _shares(stays, count * until_s)
-    in_steps = _in_steps(trace)
+    in_steps = not in_seconds and _in_steps(trace)
     spent = f"{until_s:,.0f} steps" if in_steps else duration(until_s)
     says = _says(shares, count, spent)
     if rows < count:
         says += f" The {count - rows:,} slots that were never used are not drawn."
     if trace and until_s < trace[-1].start_s + trace[-1].step_s:
-        says += f" Only the first {spent} are drawn."
+        says += f" Only the first {spent} are drawn, so that single requests can be seen."
     return Picture(
         name=name,
         title=f"{clean(title)} (SIMULATED)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,11 +12,15 @@ import numpy as np
 
 from loadgen.charts.picture import Columns, Picture, colour, plain
 from loadgen.charts.theme import series as nth_ink
-from loadgen.charts.timeline import zoom
+from loadgen.charts.timeline import latency, zoom
 from loadgen.report.figures import UNDEFINED, number
 from loadgen.report.tables import SOURCES, Column, Table
+from loadgen.studies.study import Section
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "stroke")
+_DASHES = ((1, 0), (7, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 2, 1, 2), (10, 2), (3, 3))
+_DOTS = (1, 4)  # of theory alone
+_LARGEST, _SMALLER = 120, 20  # a point under another is seen around it
 
 
 class Spread(NamedTuple):
@@ -32,12 +36,27 @@ Curves = Mapping[str, Mapping[float, Spread]]
 
 
 class Axis(NamedTuple):
-    """`is_latency`: of seconds, and logarithmic. `ticks`: where something is written, and what."""
+    """`title`: with the unit, except of latencies, where each label has its own.
+
+    `is_latency`: of seconds, and logarithmic. `ticks`: where something is written, and what. `mean`: which
+    one was taken over seeds.
+    """
 
     title: str
     log: bool = False
     is_latency: bool = False
     ticks: Mapping[float, str] | None = None
+    mean: str = "geometric mean"
+
+    @property
+    def heading(self) -> str:
+        """What stands along it."""
+        return f"{self.title}, log scale" if self.log else self.title
+
+    @property
+    def figure(self) -> str:
+        """What its bare numbers are."""
+        return f"{self.title}, s" if self.is_latency else self.title
 
 
 def mean_of(values: Iterable[float]) -> Spread:
@@ -64,6 +83,25 @@ def exactly(value: float) -> Spread:
     return Spread(value, value, value)
 
 
+def with_interval(spread: Spread, shown: Callable[[float], str] = number) -> str:
+    """A figure as text, its interval in brackets where that shows."""
+    low, high = shown(spread.low), shown(spread.high)
+    return shown(spread.value) if low == high else f"{shown(spread.value)} [{low}, {high}]"
+
+
+def times(ratio: float) -> str:
+    return f"{number(ratio)}x"
+
+
+def standing_alone(section: Section, machine: str) -> Section:
+    """The section with pictures that say by themselves of which model and GPU they are, and SIMULATED."""
+    pictures = [
+        replace(each, title=f"{each.title} (SIMULATED)", says=f"{each.says} {machine}, simulated.")
+        for each in section.pictures
+    ]
+    return replace(section, pictures=pictures)
+
+
 def named(picture: Picture, name: str) -> Picture:
     """The same under this name, its data likewise: one of several of its kind on a page."""
     spec = json.dumps(picture.spec)
@@ -84,14 +122,17 @@ def curves(
     theory: Collection[str] = (),
     notes: Sequence[str] = (),
 ) -> Picture:
-    """A picture of `lines`; those in `theory` are drawn dashed and without points."""
+    """A picture of `lines`; those in `theory` are dotted, without points."""
     inks = {line: nth_ink(place) for place, line in enumerate(lines)}
+    ends = [end for spreads in lines.values() for spread in spreads.values() for end in spread[1:]]
+    if any(spread.low < spread.high for spreads in lines.values() for spread in spreads.values()):
+        says += f" Points: {y.mean}s over seeds; bars: their 95 % intervals."
     points = [(line, at, *spread) for line, spreads in lines.items() for at, spread in spreads.items()]
     return Picture(
         name=name,
         title=title,
         says=says,
-        spec=_spec(name, inks, theory, x, y),
+        spec=_spec(name, inks, theory, x, y, ends),
         data={name: as_columns(("line", "x", "y", "low", "high"), points)},
         table=table(title, lines, x, y, notes),
         by="line",
@@ -109,50 +150,54 @@ def as_columns(heads: Sequence[str], rows: Iterable[Sequence[float | str]]) -> C
     }
 
 
-def _spec(data: str, inks: Mapping[str, str], theory: Collection[str], x: Axis, y: Axis) -> dict[str, Any]:
+def _spec(
+    data: str, inks: Mapping[str, str], theory: Collection[str], x: Axis, y: Axis, ends: Sequence[float]
+) -> dict[str, Any]:
     import altair as alt
 
+    def up(field: str) -> Any:
+        if y.is_latency:
+            return latency("y", field, y.title, [{field: ends}])
+        return alt.Y(f"{field}:Q", title=y.heading, axis=_ticks(y), scale=_scale(y))
+
     seen = [line for line in inks if line not in theory]
-    dashes = alt.Scale(domain=[*inks], range=[[1, 0] if line in seen else [5, 4] for line in inks])
-    shapes = alt.Scale(
-        domain=[*inks], range=[SHAPES[at] if line in seen else "stroke" for at, line in enumerate(inks)]
-    )
-    tips = [
-        alt.Tooltip("line:N", title="curve"),
-        alt.Tooltip("x:Q", title=x.title, format="~g"),
-        alt.Tooltip("y:Q", title=y.title, format=",.4~g"),
-        alt.Tooltip("low:Q", title="from", format=",.4~g"),
-        alt.Tooltip("high:Q", title="to", format=",.4~g"),
-    ]
-    up = {"title": y.title, "axis": _ticks(y), "scale": _scale(y)}
+    dashes = [_DASHES[at] if line in seen else _DOTS for at, line in enumerate(inks)]
+    shapes = [SHAPES[at] if line in seen else "stroke" for at, line in enumerate(inks)]
+    sizes = [max(_LARGEST - _SMALLER * at, _SMALLER) for at, _ in enumerate(inks)]
+
+    def of_line(channel: Any, values: Sequence[Any]) -> Any:
+        return channel("line:N", scale=alt.Scale(type="ordinal", domain=[*inks], range=[*values]), title=None)
+
     base = alt.Chart(alt.NamedData(data)).encode(
-        x=alt.X("x:Q", title=x.title, axis=_ticks(x), scale=_scale(x)),
+        x=alt.X("x:Q", title=x.heading, axis=_ticks(x), scale=_scale(x)),
         color=colour("line", inks),
-        tooltip=tips,
+        tooltip=_tips(x, y),
     )
     known = base.transform_filter(alt.FieldOneOfPredicate(field="line", oneOf=seen))
-    line = base.mark_line(strokeWidth=2).encode(
-        y=alt.Y("y:Q", **up), strokeDash=alt.StrokeDash("line:N", scale=dashes, title=None)
-    )
-    rules = known.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", **up), y2="high:Q")
-    points = known.mark_point(filled=True, size=55, opacity=1).encode(
-        y=alt.Y("y:Q", **up), shape=alt.Shape("line:N", scale=shapes, title=None)
+    line = base.mark_line(strokeWidth=2).encode(y=up("y"), strokeDash=of_line(alt.StrokeDash, dashes))
+    rules = known.mark_rule(strokeWidth=1.5).encode(y=up("low"), y2="high:Q")
+    points = known.mark_point(filled=True, opacity=1).encode(
+        y=up("y"), shape=of_line(alt.Shape, shapes), size=of_line(alt.Size, sizes)
     )
     return plain(alt.layer(line, rules, points.add_params(zoom())))
 
 
-def latency_axis(title: str) -> Any:
-    """Of a logarithmic scale of seconds: each label has its unit."""
+def _tips(x: Axis, y: Axis) -> list[Any]:
     import altair as alt
 
-    shown = "format(datum.value < 1 ? datum.value * 1000 : datum.value, '~g')"
-    return alt.Axis(title=title, labelExpr=f"{shown} + (datum.value < 1 ? ' ms' : ' s')", tickCount=6)
+    return [
+        alt.Tooltip("line:N", title="curve"),
+        alt.Tooltip("x:Q", title=x.title, format="~g"),
+        alt.Tooltip("y:Q", title=y.figure, format=",.4~g"),
+        alt.Tooltip("low:Q", title="from", format=",.4~g"),
+        alt.Tooltip("high:Q", title="to", format=",.4~g"),
+    ]
 
 
 def _scale(axis: Axis) -> Any:
     import altair as alt
 
-    if axis.log or axis.is_latency:
+    if axis.log:
         return alt.Scale(type="log", nice=False, padding=12)
     return alt.Scale(zero=True)
 
@@ -160,8 +205,6 @@ def _scale(axis: Axis) -> Any:
 def _ticks(axis: Axis) -> Any:
     import altair as alt
 
-    if axis.is_latency:
-        return latency_axis(axis.title)
     if axis.ticks is None:
         return alt.Axis(format=",~r", tickCount=6)
     words = json.dumps({f"{at:g}": word for at, word in axis.ticks.items()})
@@ -172,7 +215,7 @@ def table(title: str, lines: Curves, x: Axis, y: Axis, notes: Sequence[str] = ()
     """The numbers of a picture: a row an x, a column a curve, each with its interval."""
     at = sorted({x for spreads in lines.values() for x in spreads})
     rows = [[_word(x, place), *(_cell(spreads.get(place)) for spreads in lines.values())] for place in at]
-    said = [f"{y.title}. In brackets: where the mean over seeds lies with 95 %, by Student's t."]
+    said = [f"{y.figure}. In brackets: where the {y.mean} over seeds lies with 95 %, by Student's t."]
     columns = [Column(x.title, "label"), *(Column(line) for line in lines)]
     return Table(f"{title} ({SOURCES['virtual']})", columns, rows, [*said, *notes])
 
@@ -182,8 +225,4 @@ def _word(x: Axis, place: float) -> str:
 
 
 def _cell(spread: Spread | None) -> str:
-    if spread is None:
-        return UNDEFINED
-    if spread.low == spread.high:
-        return number(spread.value)
-    return f"{number(spread.value)} [{number(spread.low)}, {number(spread.high)}]"
+    return UNDEFINED if spread is None else with_interval(spread)

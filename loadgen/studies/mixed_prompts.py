@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from loadgen.records import Records
-from loadgen.studies.curves import Axis, Curves, Spread, geometric, share
+from loadgen.report.figures import duration, percent
+from loadgen.studies.curves import Axis, Curves, Spread, geometric, share, with_interval
 from loadgen.studies.simulated import Knobs, simulated
 from loadgen.studies.study import Condition
 
 SEEDS = range(1, 6)
 REQUESTS = 400
+MACHINE = "Mistral-7B on one A100 80 GB"
 STALL_S = 0.2  # what a reader notices
 COST: Knobs = {"kind": "roofline", "gpu": "a100-80gb", "model": "mistral-7b", "overhead": "4ms"}
 ENGINE: Knobs = {"max_sequences": 64, "cost": COST}
@@ -53,9 +55,14 @@ CONDITIONS = [
     Condition(
         "metric",
         "–",
-        "TTFT from due; ITL over all gaps pooled; longest stall: of each request its largest gap",
+        "TTFT from due; ITL over all gaps pooled; longest stall: of each request its largest gap. A figure "
+        "is the geometric mean of what the seeds give, a share their mean; in brackets: its 95 % interval",
     ),
 ]
+
+
+Runs = Sequence[Mapping[str, float]]
+"""Their figures, a run a seed."""
 
 
 def scenario(knobs: Knobs, arrivals: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -77,10 +84,18 @@ def figures(knobs: Knobs, rate: float, seed: int) -> dict[str, float]:
     return known | {STALLED: _stalled(done.run.records)}
 
 
-def over_seeds(knobs: Knobs, rate: float) -> dict[str, Spread]:
-    """Each figure at this rate."""
-    runs = [figures(knobs, rate, seed) for seed in SEEDS]
+def by_seed(knobs: Knobs, rate: float) -> Runs:
+    return [figures(knobs, rate, seed) for seed in SEEDS]
+
+
+def over_seeds(runs: Runs) -> dict[str, Spread]:
+    """Each figure of them."""
     return {key: mean_of(key)(run[key] for run in runs) for key in runs[0]}
+
+
+def against(ours: Runs, theirs: Runs, key: str) -> Spread:
+    """A figure of ours over theirs, seed by seed on the same plan."""
+    return geometric(our[key] / their[key] for our, their in zip(ours, theirs, strict=True))
 
 
 def mean_of(key: str) -> Callable[[Iterable[float]], Spread]:
@@ -92,9 +107,18 @@ def title(key: str) -> str:
     return TITLES[key][0].upper() + TITLES[key][1:]
 
 
+def shown(key: str, value: float) -> str:
+    return percent(value, REQUESTS) if key == STALLED else duration(value)
+
+
+def cell(key: str, spread: Spread) -> str:
+    """A figure with its interval."""
+    return with_interval(spread, lambda value: shown(key, value))
+
+
 def axis(key: str) -> Axis:
     """How a figure is drawn."""
-    return Axis("share of requests") if key == STALLED else Axis(f"{TITLES[key]}, s", is_latency=True)
+    return Axis("share of requests", mean="mean") if key == STALLED else Axis(TITLES[key], is_latency=True)
 
 
 def curves_of(found: Mapping[str, Mapping[float, Mapping[str, Spread]]], key: str) -> Curves:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -16,14 +16,24 @@ from loadgen.engine.trace import Iteration
 from loadgen.records import Floats, Records
 from loadgen.report.figures import duration
 from loadgen.report.tables import SOURCES, Column, Table
-from loadgen.studies.curves import Axis, Spread, curves, geometric, named
+from loadgen.studies.curves import (
+    Axis,
+    Spread,
+    curves,
+    geometric,
+    named,
+    standing_alone,
+    times,
+    with_interval,
+)
 from loadgen.studies.simulated import Knobs, engine, simulated
 from loadgen.studies.study import Claim, Condition, Section, Study
 
-SEEDS = range(1, 6)
+SEEDS = range(1, 11)
 REQUESTS = 800
 KV_TOKENS, BLOCK_TOKENS = 15_700, 16
 RATES = (1.5, 2.0, 2.3, 2.6, 3.0)
+MACHINE = "OPT-13B on one A100 40 GB"
 SATURATED = 2.6  # requests/s at which memory, not arithmetic, is what runs out
 COST: Knobs = {"kind": "roofline", "gpu": "a100-40gb", "model": "opt-13b", "overhead": "5ms"}
 ENGINE: Knobs = {"max_sequences": 256, "token_budget": 2048, "prefill_chunk": 512, "cost": COST}
@@ -83,44 +93,48 @@ def of_policy(policy: str, rate: float, seed: int) -> Latencies:
     return run(POLICIES[policy], rate, seed)
 
 
-def pooled(runs: Sequence[Latencies], metric: str) -> dict[str, float]:
-    """Quantiles over the requests of all seeds."""
-    values = np.concatenate([getattr(each, metric) for each in runs])
-    return {name: float(np.quantile(values, q)) for name, q in QUANTILES.items()}
+def by_seed(policy: str, rate: float) -> list[Latencies]:
+    return [of_policy(policy, rate, seed) for seed in SEEDS]
 
 
-def p99(policy: str, rate: float, metric: str) -> Spread:
-    """The p99 of each seed, and where their mean lies."""
+def over_seeds(runs: Iterable[Latencies], metric: str, quantile: str = "p99") -> Spread:
+    """The quantile of each seed's run, their geometric mean, and where that lies."""
+    return geometric(quantile_of(run, metric, quantile) for run in runs)
+
+
+def against(
+    ours: Iterable[Latencies], theirs: Iterable[Latencies], metric: str, quantile: str = "p99"
+) -> Spread:
+    """A quantile of ours over theirs, seed by seed on the same plan."""
     return geometric(
-        float(np.quantile(getattr(of_policy(policy, rate, seed), metric), 0.99)) for seed in SEEDS
+        quantile_of(our, metric, quantile) / quantile_of(their, metric, quantile)
+        for our, their in zip(ours, theirs, strict=True)
     )
+
+
+def quantile_of(run: Latencies, metric: str, quantile: str) -> float:
+    return float(np.quantile(getattr(run, metric), QUANTILES[quantile]))
 
 
 # --- the tail by load ---------------------------------------------------------------------------------------
 
 
-def against_ideal(policy: str, rate: float, metric: str) -> Spread:
-    """Its p99 / that of victims who come back at no cost, seed by seed on the same plan."""
-
-    def one(of: str, seed: int) -> float:
-        return float(np.quantile(getattr(of_policy(of, rate, seed), metric), 0.99))
-
-    return geometric(one(policy, seed) / one(IDEAL, seed) for seed in SEEDS)
-
-
+LENGTH = f"runs of {REQUESTS} requests"
 LOAD = Axis("offered load, requests/s", log=True, ticks={rate: f"{rate:g}" for rate in RATES})
 
 
 def _by_load(figures: dict[str, Any]) -> Section:
     pictures = []
     for metric, title in TITLES.items():
-        lines = figures[metric] = {p: {rate: p99(p, rate, metric) for rate in RATES} for p in POLICIES}
+        lines = figures[metric] = {
+            p: {rate: over_seeds(by_seed(p, rate), metric) for rate in RATES} for p in POLICIES
+        }
         said = "; ".join(f"{policy} {duration(at[SATURATED].value)}" for policy, at in lines.items())
         head = f"{title[0].upper()}{title[1:]} p99"
-        y = Axis(f"{head}, s", is_latency=True)
+        y = Axis(head, is_latency=True)
         name = f"load-{metric.removesuffix('_s')}"
         pictures.append(
-            curves(name, f"{head} by load", f"At {SATURATED} requests/s: {said}.", lines, LOAD, y)
+            curves(name, f"{head} by load", f"At {SATURATED} requests/s, {LENGTH}: {said}.", lines, LOAD, y)
         )
     pictures.append(_against_ideal(figures))
     says = [
@@ -130,25 +144,25 @@ def _by_load(figures: dict[str, Any]) -> Section:
             "beforehand, which takes an oracle, never stops an answer; it makes people wait at the door "
             "instead, and it does so at lower loads."
         ),
+        (
+            f"Without preemption the engine cannot keep up with {SATURATED} requests/s: its queue grows as "
+            f"long as the load lasts, and TTFT and E2E are then of runs of {REQUESTS} requests and no "
+            "more. A longer run has worse ones."
+        ),
     ]
     return Section("The tail by load", says, [_policies()], pictures)
 
 
 def _against_ideal(figures: dict[str, Any]) -> Picture:
     lines = figures["e2e_p99_against_ideal"] = {
-        policy: {rate: against_ideal(policy, rate, "e2e_s") for rate in RATES} for policy in (RECOMPUTE, SWAP)
+        policy: {rate: against(by_seed(policy, rate), by_seed(IDEAL, rate), "e2e_s") for rate in RATES}
+        for policy in (RECOMPUTE, SWAP)
     }
     top = RATES[-1]
-    said = ", ".join(f"{policy} {_times(at[top])}" for policy, at in lines.items())
-    says = (
-        f"E2E p99 over that of victims who come back for nothing, same plans: {said} at {top:g} requests/s."
-    )
+    said = ", ".join(f"{policy} {with_interval(at[top], times)}" for policy, at in lines.items())
+    says = f"E2E p99 over that of victims who come back at no cost, same plans: {said} at {top:g} requests/s."
     y = Axis("E2E p99 / ideal", log=True)
     return curves("against-ideal", "What coming back costs the tail", says, lines, LOAD, y)
-
-
-def _times(spread: Spread) -> str:
-    return f"{spread.value:.2f}x [{spread.low:.2f}, {spread.high:.2f}]"
 
 
 def _policies() -> Table:
@@ -159,19 +173,25 @@ def _policies() -> Table:
 def _tail(figures: dict[str, Any]) -> Section:
     rows = []
     for policy in POLICIES:
-        runs = [of_policy(policy, SATURATED, seed) for seed in SEEDS]
-        figures[policy] = {metric: pooled(runs, metric) for metric in TITLES}
-        rows.append([policy, *(duration(figures[policy][metric][q]) for metric in TITLES for q in QUANTILES)])
+        runs = by_seed(policy, SATURATED)
+        of = figures[policy] = {m: {q: over_seeds(runs, m, q) for q in QUANTILES} for m in TITLES}
+        rows.append([policy, *(_cell(spread) for each in of.values() for spread in each.values())])
     columns = [
         Column("policy", "label"),
         *(Column(f"{title} {q}") for title in TITLES.values() for q in QUANTILES),
     ]
-    n = REQUESTS * len(SEEDS)
     notes = [
-        f"Over the {n:,} requests of {len(SEEDS)} seeds; a p99.9 hangs on the {n // 1000} slowest of them."
+        (
+            f"Of each quantile the geometric mean over {len(SEEDS)} seeds, and in brackets where it lies "
+            f"with 95 %; of {REQUESTS} requests, p99.9 is nearly the slowest."
+        )
     ]
     table = Table(f"At {SATURATED} requests/s ({SOURCES['virtual']})", columns, rows, notes)
     return Section("Far out in the tail", (), [table])
+
+
+def _cell(spread: Spread) -> str:
+    return with_interval(spread, duration)
 
 
 # --- over time ----------------------------------------------------------------------------------------------
@@ -211,31 +231,33 @@ def _over_time(figures: dict[str, Any]) -> Section:
 
 
 def _titled(picture: Picture, policy: str) -> Picture:
-    return replace(picture, title=f"KV memory at {SATURATED} requests/s: {policy} (SIMULATED)")
+    return replace(picture, title=f"KV memory at {SATURATED} requests/s: {policy}")
 
 
 # --- victims ------------------------------------------------------------------------------------------------
 
 
 def _victims(figures: dict[str, Any]) -> Section:
+    runs = {
+        victim: [run(POLICIES[RECOMPUTE] | {"victim": victim}, SATURATED, seed) for seed in SEEDS]
+        for victim in VICTIMS
+    }
+    shown = [(metric, quantile) for metric in ("e2e_s", "stall_s") for quantile in ("p99", "p99.9")]
     rows = []
-    for victim in VICTIMS:
-        runs = [run(POLICIES[RECOMPUTE] | {"victim": victim}, SATURATED, seed) for seed in SEEDS]
-        figures[victim] = {metric: pooled(runs, metric) for metric in ("e2e_s", "stall_s")}
-        rows.append([victim, *(duration(of[q]) for of in figures[victim].values() for q in ("p99", "p99.9"))])
-    columns = [
-        Column("victim", "label"),
-        *(Column(f"{t} {q}") for t in ("E2E", "longest stall") for q in ("p99", "p99.9")),
-    ]
-    last, most = figures["last"], figures["most_remaining"]
+    for victim, each in runs.items():
+        of = figures[victim] = {f"{m} {q}": over_seeds(each, m, q) for m, q in shown}
+        rows.append([victim, *(_cell(spread) for spread in of.values())])
+    columns = [Column("victim", "label"), *(Column(f"{TITLES[m]} {q}") for m, q in shown)]
+    figures["most_remaining / last"] = {
+        f"{m} {q}": against(runs["most_remaining"], runs["last"], m, q) for m, q in shown
+    }
+    ratios = {at: with_interval(s, times) for at, s in figures["most_remaining / last"].items()}
     says = [
         (
-            "Who is put back decides who carries the tail. If it is the one with most left to do, "
-            f"fewer requests stall (longest stall p99 {duration(most['stall_s']['p99'])} against "
-            f"{duration(last['stall_s']['p99'])} with the last admitted), and the longest answers pay "
-            f"for it (E2E p99.9 {duration(most['e2e_s']['p99.9'])} against "
-            f"{duration(last['e2e_s']['p99.9'])}). It takes an oracle: a server does not know how long "
-            "an answer will be."
+            "Who is put back decides who carries the tail. If it is the one with most left to do, the "
+            f"longest stall at p99 is {ratios['stall_s p99']} that with the last admitted, and the longest "
+            f"answers may pay for it: E2E p99.9 is {ratios['e2e_s p99.9']}. It takes an oracle: a server "
+            "does not know how long an answer will be."
         ),
     ]
     table = Table(
@@ -247,24 +269,26 @@ def _victims(figures: dict[str, Any]) -> Section:
 # --- published ----------------------------------------------------------------------------------------------
 
 
-def recompute_against_swap(tokens: int) -> float:
+def recompute_against_swap(tokens: int, *, overhead: bool = False) -> float:
     """Seconds of a step that computes so many tokens anew / of moving their KV out and in again."""
     s = seconds_of(engine(ENGINE).cost)
     recompute_s = float(np.hypot(s.weights_s, s.token_s * tokens)) + s.pair_s * tokens**2 / 2
-    return recompute_s / (2 * tokens * s.swapped_s)
+    return (recompute_s + overhead * s.fixed_s) / (2 * tokens * s.swapped_s)
 
 
-def _claims(tail: Mapping[str, Any]) -> list[Claim]:
+def _claims(figures: Mapping[str, Any]) -> list[Claim]:
     of_vllm = "vLLM paper: recomputing a sequence / swapping it, latency; OPT-13B on an A100 40 GB"
+    left = figures["recompute / swap"]
     return [
-        Claim(f"{of_vllm}, {tokens} tokens, a step of its own", 1.2, recompute_against_swap(tokens), "x",
+        Claim(f"{of_vllm}, {tokens} tokens", 1.2, recompute_against_swap(tokens), "x",
               "published: never above, over all block sizes; ours: out and in at 25 GB/s, blocks of "
-              "any size alike")
+              "any size alike, without the 5 ms that a step has anyway (with them: "
+              f"{times(recompute_against_swap(tokens, overhead=True))})")
         for tokens in (200, 500, 1000)
     ] + [
-        Claim(f"E2E p99 with recompute / with swap, at {SATURATED} requests/s", None,
-              tail[RECOMPUTE]["e2e_s"]["p99"] / tail[SWAP]["e2e_s"]["p99"], "x",
-              "what is left of that difference in the tail of a whole server"),
+        Claim(f"E2E p99 with recompute / with swap, at {SATURATED} requests/s", None, left.value, "x",
+              "what is left of that difference in the tail of a whole server: "
+              f"{with_interval(left, times)} over seeds"),
     ]  # fmt: skip
 
 
@@ -272,19 +296,32 @@ def _claims(tail: Mapping[str, Any]) -> list[Claim]:
 
 
 def study() -> Study:
-    """All of it: about 30 s on one core."""
+    """All of it: about 35 s on one core."""
     figures: dict[str, Any] = {"p99_by_load": {}, "tail": {}, "over_time": {}, "victims": {}}
     by_load, tail = _by_load(figures["p99_by_load"]), _tail(figures["tail"])
     over_time, victims = _over_time(figures["over_time"]), _victims(figures["victims"])
+    figures["spared_seeds"] = sum(
+        np.array_equal(ours.e2e_s, theirs.e2e_s)
+        for ours, theirs in zip(by_seed(RECOMPUTE, SATURATED), by_seed(IDEAL, SATURATED), strict=True)
+    )
+    figures["ratios"] = {
+        "recompute / swap": against(by_seed(RECOMPUTE, SATURATED), by_seed(SWAP, SATURATED), "e2e_s"),
+        **{
+            f"stall, {policy} / ideal": against(
+                by_seed(policy, SATURATED), by_seed(IDEAL, SATURATED), "stall_s"
+            )
+            for policy in (RECOMPUTE, SWAP)
+        },
+    }
     return Study(
         name="preemption-tail",
         title="Preemption and the tail",
         question="What does running out of KV memory do to the tail, and does it matter how one comes back?",
         answer=_answer(figures),
         conditions=CONDITIONS,
-        sections=[by_load, tail, over_time, victims],
+        sections=[standing_alone(each, MACHINE) for each in (by_load, tail, over_time, victims)],
         figures=figures,
-        claims=_claims(figures["tail"]),
+        claims=_claims(figures["ratios"]),
         changed=[
             (
                 "Nobody published these tails; the vLLM paper gives the cost of one recovery, not what a "
@@ -317,32 +354,39 @@ def _answer(figures: Mapping[str, Any]) -> list[str]:
     tail, by_load, counts = figures["tail"], figures["p99_by_load"], figures["over_time"]["preemptions"]
 
     def at(policy: str, metric: str, quantile: str = "p99") -> str:
-        return duration(tail[policy][metric][quantile])
+        return _cell(tail[policy][metric][quantile])
 
     stalls, cost, top = by_load["stall_s"][RECOMPUTE], by_load["e2e_p99_against_ideal"], RATES[-1]
+    ratios = {name: with_interval(spread, times) for name, spread in figures["ratios"].items()}
     return [
         (
             f"It stops answers. At {SATURATED} requests/s the longest stall at p99 is "
             f"{at(RECOMPUTE, 'stall_s')} with recompute, {at(SWAP, 'stall_s')} with swap and still "
             f"{at(IDEAL, 'stall_s')} if coming back were free; without preemption it is "
             f"{at(EXACT, 'stall_s')}. At {RATES[0]} requests/s, where memory suffices, it is "
-            f"{duration(stalls[RATES[0]].value)} for all."
+            f"{_cell(stalls[RATES[0]])} with recompute. Figures are geometric means over {len(SEEDS)} "
+            f"seeds, in {figures['spared_seeds']} of which memory never ran out; in brackets: where they lie "
+            "with 95 %."
         ),
         (
-            "How victims come back matters less: most of a stall is waiting for memory, not restoring "
-            f"it. Of E2E p99 at {top:g} requests/s, over that of victims who come back at no cost: "
-            f"recompute {_times(cost[RECOMPUTE][top])}, swap {_times(cost[SWAP][top])}; after "
-            f"{counts[RECOMPUTE][top]:,}, {counts[SWAP][top]:,} and (ideal) {counts[IDEAL][top]:,} "
-            f"preemptions in {REQUESTS} requests."
+            "How victims come back was seen to matter little: on the same plans that stall is "
+            f"{ratios[f'stall, {RECOMPUTE} / ideal']} that of victims who come back at no cost with "
+            f"recompute, and {ratios[f'stall, {SWAP} / ideal']} with swap; the rest is waiting for memory. "
+            f"E2E p99 at {top:g} requests/s is "
+            f"{with_interval(cost[RECOMPUTE][top], times)} and {with_interval(cost[SWAP][top], times)} "
+            f"theirs; after {counts[RECOMPUTE][top]:,}, {counts[SWAP][top]:,} and (at no cost) "
+            f"{counts[IDEAL][top]:,} preemptions in the {REQUESTS} requests of the first seed."
         ),
         (
-            f"Never preempting is no cure: an oracle's reservation makes TTFT p99 {at(EXACT, 'ttft_s')}, "
-            f"against {at(RECOMPUTE, 'ttft_s')}, and E2E p50 {at(EXACT, 'e2e_s', 'p50')} against "
-            f"{at(RECOMPUTE, 'e2e_s', 'p50')}."
+            f"Never preempting is no cure: with an oracle's reservation the engine cannot keep up with "
+            f"{SATURATED} requests/s. In runs of {REQUESTS} requests TTFT p99 is {at(EXACT, 'ttft_s')}, "
+            f"against {at(RECOMPUTE, 'ttft_s')} with recompute, and E2E p50 {at(EXACT, 'e2e_s', 'p50')} "
+            f"against {at(RECOMPUTE, 'e2e_s', 'p50')}; in longer runs the oracle's are worse."
         ),
         (
             "So watch preemptions and the longest stall, not ITL p99; and when they begin, lower the load "
-            "or add memory: swapping instead of recomputing does not bring the tail back."
+            "or add memory: swapping instead of recomputing was not seen to bring the tail back (E2E p99 "
+            f"at {SATURATED} requests/s with recompute is {ratios['recompute / swap']} that with swap)."
         ),
     ]
 
@@ -365,6 +409,7 @@ CONDITIONS = [
     Condition(
         "metric",
         "latency of one recovery",
-        "TTFT and E2E from due; longest stall: of each request its largest gap",
+        "TTFT and E2E from due; longest stall: of each request its largest gap; of each seed's quantile the "
+        "geometric mean, in brackets its 95 % interval",
     ),
 ]

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loadgen.charts.picture import Picture
-from loadgen.report.figures import duration, percent
 from loadgen.report.tables import SOURCES, Column, Table
-from loadgen.studies.curves import Axis, Spread, curves
+from loadgen.studies.curves import Axis, Spread, curves, standing_alone, times, with_interval
 from loadgen.studies.mixed_prompts import (
     CONDITIONS,
     E2E_P50,
     ITL_P99,
+    MACHINE,
+    SEEDS,
     STALL_P99,
     STALLED,
     TPOT_P99,
     TTFT_P50,
     TTFT_P99,
+    against,
     axis,
+    by_seed,
+    cell,
     curves_of,
     over_seeds,
+    shown,
     title,
 )
 from loadgen.studies.simulated import Knobs
@@ -53,24 +58,23 @@ WHO = {
 LOAD = Axis("offered load, requests/s", log=True, ticks={rate: f"{rate}" for rate in RATES})
 SHOWN = (TTFT_P50, TTFT_P99, ITL_P99, TPOT_P99, STALL_P99, STALLED, E2E_P50)
 TOP = RATES[-2]
+COMPARED = (
+    (CHUNKED, FIRST, (TTFT_P50,)),
+    (FIRST, HYBRID, (TTFT_P50, TTFT_P99, STALL_P99)),
+    (GATED, FIRST, (TTFT_P50, TPOT_P99)),
+    (FIRST, CHUNKED, (E2E_P50,)),
+    (GATED, CHUNKED, (E2E_P50,)),
+    (HYBRID, CHUNKED, (ITL_P99, TTFT_P50)),
+)
 
 Found = Mapping[str, Mapping[float, Mapping[str, Spread]]]
 
 
-def measured(order: str) -> dict[float, dict[str, Spread]]:
-    """Every figure of one order at every rate."""
-    return {rate: over_seeds(ORDERS[order], rate) for rate in RATES}
-
-
 def _picture(found: Found, key: str) -> Picture:
-    said = "; ".join(f"{order} {_said(key, at[TOP][key].value)}" for order, at in found.items())
+    said = "; ".join(f"{order} {shown(key, at[TOP][key].value)}" for order, at in found.items())
     name = f"load-{key.removesuffix('_s').replace('_', '-')}"
     says = f"At {TOP} requests/s: {said}."
     return curves(name, f"{title(key)} by load", says, curves_of(found, key), LOAD, axis(key))
-
-
-def _said(key: str, value: float) -> str:
-    return percent(value, 1000) if key == STALLED else duration(value)
 
 
 def _by_load(found: Found) -> Section:
@@ -93,7 +97,7 @@ def _by_load(found: Found) -> Section:
 def _orders(found: Found) -> Section:
     columns = [Column("order", "label"), Column("who goes first", "words"), Column("for whom", "words")]
     rules = Table("The orders", columns, [[order, RULES[order], WHO[order]] for order in ORDERS])
-    rows = [[order, *(_said(key, at[TOP][key].value) for key in SHOWN)] for order, at in found.items()]
+    rows = [[order, *(cell(key, at[TOP][key]) for key in SHOWN)] for order, at in found.items()]
     heads = [Column("order", "label"), *(Column(title(key)) for key in SHOWN)]
     return Section(
         "Who should use which", (), [rules, Table(f"At {TOP} requests/s ({SOURCES['virtual']})", heads, rows)]
@@ -102,50 +106,27 @@ def _orders(found: Found) -> Section:
 
 def study() -> Study:
     """All of it: about 15 s on one core."""
-    found = {order: measured(order) for order in ORDERS}
-    at = {order: by_rate[TOP] for order, by_rate in found.items()}
+    runs = {order: {rate: by_seed(ORDERS[order], rate) for rate in RATES} for order in ORDERS}
+    found: Found = {
+        order: {rate: over_seeds(each) for rate, each in at.items()} for order, at in runs.items()
+    }
+    ratios = {
+        f"{ours} / {theirs}": {key: against(runs[ours][TOP], runs[theirs][TOP], key) for key in keys}
+        for ours, theirs, keys in COMPARED
+    }
     return Study(
         name="prefill-vs-decode-priority",
         title="Prompts first or decodes first",
         question="Who pays when prompts go first in a step, and who when decodes do?",
-        answer=[
-            (
-                f"Decodes first with chunks never stalls anybody: at {TOP} requests/s the longest stall at "
-                f"p99 is {duration(at[CHUNKED][STALL_P99].value)}, against "
-                f"{duration(at[HYBRID][STALL_P99].value)} with whole prompts beside decodes and "
-                f"{duration(at[FIRST][STALL_P99].value)} with prompts first. It pays in first tokens: TTFT "
-                f"p50 {duration(at[CHUNKED][TTFT_P50].value)} against "
-                f"{duration(at[FIRST][TTFT_P50].value)}."
-            ),
-            (
-                f"Prompts first buys little for that: TTFT p50 {duration(at[FIRST][TTFT_P50].value)} "
-                f"and p99 {duration(at[FIRST][TTFT_P99].value)}, against "
-                f"{duration(at[HYBRID][TTFT_P50].value)} and {duration(at[HYBRID][TTFT_P99].value)} of "
-                "whole prompts beside decodes. Its pauses run together where prompts follow each other."
-            ),
-            (
-                "Gates (TGI's) trade the other way round: prompts wait for 20 steps of decodes (TTFT p50 "
-                f"{duration(at[GATED][TTFT_P50].value)}), answers are interrupted more rarely (TPOT p99 "
-                f"{duration(at[GATED][TPOT_P99].value)} against {duration(at[FIRST][TPOT_P99].value)}), "
-                f"but still for long: longest stall p99 {duration(at[GATED][STALL_P99].value)}."
-            ),
-            (
-                "People who read along need decodes first and chunks, and a job that waits for the "
-                "whole answer is served best by them too: E2E p50 is "
-                f"{duration(at[CHUNKED][E2E_P50].value)} with chunks, "
-                f"{duration(at[FIRST][E2E_P50].value)} with prompts first, "
-                f"{duration(at[GATED][E2E_P50].value)} with gates. Prompts first is for those to whom "
-                "the first token is all that counts."
-            ),
-        ],
+        answer=_answer({order: at[TOP] for order, at in found.items()}, ratios),
         conditions=[
             *CONDITIONS,
             Condition("baseline", "–", "prompts first, whole, without gates"),
             Condition("orders", "–", "order, token_budget and prefill_chunk of the engine; see the table"),
         ],
-        sections=[_orders(found), _by_load(found)],
-        figures={"by_order": found},
-        claims=_claims(at),
+        sections=[_orders(found), standing_alone(_by_load(found), MACHINE)],
+        figures={"by_order": found, "ratios": ratios},
+        claims=_claims(ratios[f"{HYBRID} / {CHUNKED}"]),
         changed=["Nobody published all five on one load; the claims are the nearest that somebody did."],
         mismatches=[
             (
@@ -168,16 +149,58 @@ def study() -> Study:
     )
 
 
-def _claims(at: Mapping[str, Mapping[str, Spread]]) -> list[Claim]:
+def _answer(at: Mapping[str, Mapping[str, Spread]], ratios: Mapping[str, Mapping[str, Spread]]) -> list[str]:
+    def figure(order: str, key: str) -> str:
+        return cell(key, at[order][key])
+
+    def ratio(ours: str, theirs: str, key: str) -> str:
+        return with_interval(ratios[f"{ours} / {theirs}"][key], times)
+
+    return [
+        (
+            f"Decodes first with chunks stalls nobody for long: at {TOP} requests/s the longest stall at "
+            f"p99 is {figure(CHUNKED, STALL_P99)}, against {figure(HYBRID, STALL_P99)} with whole prompts "
+            f"beside decodes and {figure(FIRST, STALL_P99)} with prompts first. It pays in first tokens: "
+            f"TTFT p50 {ratio(CHUNKED, FIRST, TTFT_P50)} that of prompts first."
+        ),
+        (
+            "Prompts first buys little, if anything, that whole prompts beside decodes do not: its TTFT p50 "
+            f"is {ratio(FIRST, HYBRID, TTFT_P50)} theirs and its TTFT p99 "
+            f"{ratio(FIRST, HYBRID, TTFT_P99)}, but its longest stall at p99 "
+            f"{ratio(FIRST, HYBRID, STALL_P99)}. Its pauses run together where prompts "
+            "follow each other."
+        ),
+        (
+            "Gates (TGI's) trade the other way round: prompts wait for 20 steps of decodes (TTFT p50 "
+            f"{ratio(GATED, FIRST, TTFT_P50)} that of prompts first without gates), answers are "
+            f"interrupted more rarely (TPOT p99 {ratio(GATED, FIRST, TPOT_P99)}), but still for long: "
+            f"longest stall p99 {figure(GATED, STALL_P99)}."
+        ),
+        (
+            "People who read along need decodes first and chunks, and a job that waits for the "
+            "whole answer is served best by them too: E2E p50 is "
+            f"{ratio(FIRST, CHUNKED, E2E_P50)} theirs with prompts first, and "
+            f"{ratio(GATED, CHUNKED, E2E_P50)} with gates. Prompts first is for those to whom "
+            "the first token is all that counts."
+        ),
+        (
+            f"Ratios are of runs on the same plan, geometric means over {len(SEEDS)} seeds; in brackets: "
+            "where they lie with 95 %."
+        ),
+    ]
+
+
+def _claims(ratios: Mapping[str, Spread]) -> list[Claim]:
     whose = (
         "Sarathi-Serve's ablation, Yi-34B on two A100, budget 1,024: whole prompts beside decodes / chunks"
     )
-    note = "ours: Mistral-7B on one A100, other prompts, budget 512"
+    note = "ours: Mistral-7B on one A100, other prompts, budget 512; {} over seeds"
 
-    def ratio(key: str) -> float:
-        return at[HYBRID][key].value / at[CHUNKED][key].value
+    def claim(what: str, published: float, key: str) -> Claim:
+        ours = ratios[key]
+        return Claim(f"{whose}, {what}", published, ours.value, "x", note.format(with_interval(ours, times)))
 
     return [
-        Claim(f"{whose}, P99 of the time between tokens", 0.68 / 0.14, ratio(ITL_P99), "x", note),
-        Claim(f"{whose}, P50 TTFT", 0.53 / 0.76, ratio(TTFT_P50), "x", note),
+        claim("P99 of the time between tokens", 0.68 / 0.14, ITL_P99),
+        claim("P50 TTFT", 0.53 / 0.76, TTFT_P50),
     ]

@@ -14,12 +14,24 @@ from loadgen.engine.trace import Iteration
 from loadgen.report.figures import duration, number, percent
 from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.stats import Summary
-from loadgen.studies.curves import Axis, Curves, Spread, curves, exactly, geometric, named, share
+from loadgen.studies.curves import (
+    Axis,
+    Curves,
+    Spread,
+    curves,
+    exactly,
+    geometric,
+    share,
+    standing_alone,
+    times,
+    with_interval,
+)
 from loadgen.studies.simulated import Knobs, Row, records, simulated
 from loadgen.studies.study import Condition, Section, Study
 
 SEEDS = range(1, 6)
 SLOTS = 16
+MACHINE = "Llama-3-8B on one H100 80 GB"
 ENGINE: Knobs = {
     "max_sequences": SLOTS,
     "token_budget": 272,
@@ -62,9 +74,10 @@ def used_share(iterations: Sequence[Iteration]) -> float:
 
 def _slots(policy: str, steps: Sequence[Iteration]) -> Picture:
     """All three on one scale of time, so that they can be laid above each other."""
-    picture = named(slots(steps, f"{policy.capitalize()} batching, on paper"), f"slots-{policy}")
+    title = f"{policy.capitalize()} batching, on paper"
+    picture = slots(steps, title, name=f"slots-{policy}", in_seconds=True)
     for layer in picture.spec["layer"]:
-        layer["encoding"]["x"] |= {"title": "seconds from the start", "scale": {"domain": [0, PAPER_ENDS_S]}}
+        layer["encoding"]["x"]["scale"] = {"domain": [0, PAPER_ENDS_S]}
     return picture
 
 
@@ -102,6 +115,7 @@ def _paper(figures: dict[str, Any]) -> Section:
 # --- loads --------------------------------------------------------------------------------------------------
 
 RATES = (1, 2, 4, 8, 12, 16, 24, 32, 48)
+SERVED = 8  # requests/s that every policy can serve
 REQUESTS = 400
 LATENCIES = {
     "ttft_p50_s": ("TTFT p50", "ttft_s", "p50"),
@@ -118,7 +132,10 @@ TITLES = LATENCY_TITLES | {
 }
 
 
-Y_TITLES = {"tokens_per_s": "output tokens/s of the makespan", "attainment": "share of offered"}
+Y_AXES = {
+    "tokens_per_s": Axis("output tokens/s of the makespan"),
+    "attainment": Axis("share of offered", mean="mean"),
+}
 
 
 def _of(s: Summary) -> dict[str, float]:
@@ -174,32 +191,45 @@ LOAD = Axis("offered load, requests/s", log=True, ticks={rate: f"{rate}" for rat
 
 
 def _loads(figures: dict[str, Any]) -> Section:
+    most = figures["capacity_rps"] = {
+        "static and dynamic": capacity("static"),
+        "continuous": capacity("continuous, chunks of 256"),
+    }
+    said = " and ".join(f"{number(rps.value)} ({policy})" for policy, rps in most.items())
+    past = f"Past what a full queue is served at, requests/s {said}, longer runs have longer queues."
     pictures = []
     for key, title in TITLES.items():
         figures[key] = by_load(key)
-        pictures.append(_load_picture(key, title, figures[key]))
+        pictures.append(_load_picture(key, title, figures[key], past))
     says = [
         (
             "The same engine and the same plans, three batchings. Under low load every policy gives the "
             "throughput that was offered, and what differs is the wait: static batching waits a second "
             "for its batch to fill, dynamic batching 50 ms, and who comes while a batch runs waits for "
-            "its longest answer. Static batching reaches its knee first; past a knee the latencies grow "
-            "with the length of the run and say no more than that."
+            "its longest answer. Static batching reaches its knee first; past a knee latencies grow and "
+            f"attainment falls with the length of the run: there they are of {REQUESTS} requests and say no "
+            "more than that."
         ),
     ]
     return Section("By load", says, (), pictures)
 
 
-def _load_picture(key: str, title: str, lines: Curves) -> Picture:
-    y = (
-        Axis(title.partition(" (")[0] + ", s", is_latency=True)
-        if key in LATENCY_TITLES
-        else Axis(Y_TITLES[key])
-    )
+def capacity(policy: str) -> Spread:
+    """Requests/s of a full queue of these answers."""
+
+    def served(seed: int) -> float:
+        tokens_per_s, tokens = burst("truncated exponential", policy, seed)
+        return tokens_per_s / float(np.mean(tokens))
+
+    return geometric(served(seed) for seed in SEEDS)
+
+
+def _load_picture(key: str, title: str, lines: Curves, past: str) -> Picture:
+    y = Y_AXES.get(key) or Axis(title.partition(" (")[0], is_latency=True)
     shown = duration if key in LATENCY_TITLES else number
-    low, high = RATES[0], RATES[-1]
+    low, high = RATES[0], RATES[-1] if key == "tokens_per_s" else SERVED
     said = "; ".join(f"{p} {shown(at[low].value)} and {shown(at[high].value)}" for p, at in lines.items())
-    says = f"At {low} request/s and at {high}: {said}."
+    says = f"At {low} request/s and at {high}, in runs of {REQUESTS} requests: {said}. {past}"
     return curves(f"load-{key.replace('_', '-')}", f"{title} by load", says, lines, LOAD, y)
 
 
@@ -210,13 +240,15 @@ def _gains(figures: dict[str, Any]) -> Section:
     most = max(e2e, key=lambda rate: e2e[rate].value)
     pictures = [
         curves("gain-throughput-by-load", "Gain in throughput by load",
-               f"Throughput of continuous over static batching: {_times(tokens[RATES[0]])} at "
-               f"{RATES[0]} request/s, {_times(tokens[RATES[-1]])} at {RATES[-1]}.",
+               f"Throughput of continuous over static batching: {times(tokens[RATES[0]].value)} at "
+               f"{RATES[0]} request/s, {times(tokens[RATES[-1]].value)} at {RATES[-1]}, in runs of "
+               f"{REQUESTS} requests.",
                throughput, LOAD, Axis("continuous / static, tokens/s")),
         curves("gain-latency-by-load", "Gain in latency by load",
-               f"E2E p50 of static over continuous batching: {_times(e2e[RATES[0]])} at {RATES[0]} "
-               f"requests/s, and at most {_times(e2e[most])}, at {most:g}: past static batching's knee, "
-               "before continuous batching's.",
+               f"E2E p50 of static over continuous batching: {times(e2e[RATES[0]].value)} at "
+               f"{RATES[0]} request/s, and at most {times(e2e[most].value)}, at {most:g}: past static "
+               f"batching's knee, before continuous batching's. That most is of runs of {REQUESTS} "
+               "requests; longer ones have more.",
                latency, LOAD, Axis("static / continuous, E2E p50", log=True)),
     ]  # fmt: skip
     says = [
@@ -313,15 +345,15 @@ def _variance(figures: dict[str, Any]) -> Section:
     says = [
         (
             f"A full queue of {BURST:,} requests, prompts of 256 tokens, answers of about 64 on average, "
-            f"and {SLOTS} slots: only the spread of the answers' lengths differs. The dashed line is no "
+            f"and {SLOTS} slots: only the spread of the answers' lengths differs. The dotted line is no "
             "simulation. A static batch takes as many steps as its longest answer has tokens, a "
             "continuous one fills its slots with the mean; were all steps equally long, the gain would be "
             "the expected longest of a batch over the mean, by the order statistics of the lengths drawn."
         ),
         (
-            f"At zero variance there is nothing to gain: {_times(whole)} where both compute whole prompts, "
+            f"At zero variance there is nothing to gain: {_said(whole)} where both compute whole prompts, "
             "since all of a batch end in the same step. With prompts in chunks beside the decodes the "
-            f"same queue gives {_times(chunked)}. That remainder is no gain of membership: a step that "
+            f"same queue gives {_said(chunked)}. That remainder is no gain of membership: a step that "
             "only decodes is bound by reading the weights, and a chunk computed in it shares that "
             "reading. Both are the same scheduler otherwise."
         ),
@@ -333,7 +365,7 @@ def _variance(figures: dict[str, Any]) -> Section:
     ]
     picture = curves(
         "gain-by-variance", "Gain over static batching by the spread of output lengths",
-        f"None at zero variance ({_times(whole)}), {_times(widest[policies[0]])} at a cv of "
+        f"None at zero variance ({times(whole.value)}), {times(widest[policies[0]].value)} at a cv of "
         f"{number(widest['cv'])}; theory there says {number(widest['theory'])}x.",
         lines, CV, Axis("throughput / static's"), theory=[THEORY],
     )  # fmt: skip
@@ -344,15 +376,15 @@ def _variance(figures: dict[str, Any]) -> Section:
         Column("theory"),
     ]
     rows = [
-        [law, number(f["cv"]), *(_times(f[p]) for p in policies), f"{number(f['theory'])}x"]
+        [law, number(f["cv"]), *(_said(f[p]) for p in policies), times(f["theory"])]
         for law, f in figures.items()
     ]
     table = Table(f"Throughput over static batching's, a full queue ({SOURCES['virtual']})", columns, rows)
     return Section("Gain by the spread of output lengths", says, [table], [picture])
 
 
-def _times(spread: Spread) -> str:
-    return f"{spread.value:.2f}x"
+def _said(gain: Spread) -> str:
+    return with_interval(gain, times)
 
 
 # --- the study ----------------------------------------------------------------------------------------------
@@ -369,7 +401,7 @@ def study() -> Study:
         question="How much does continuous batching gain over static batching on the same engine, and why?",
         answer=_answer(figures),
         conditions=CONDITIONS,
-        sections=[paper, variance, gains, loads],
+        sections=[paper, *(standing_alone(each, MACHINE) for each in (variance, gains, loads))],
         figures=figures,
         changed=[
             (
@@ -405,16 +437,18 @@ def _answer(figures: Mapping[str, Any]) -> list[str]:
     used = {policy: percent(f["used_share"], 100) for policy, f in figures["on_paper"].items()}
     return [
         (
-            f"With a full queue and answers of one length, nothing: {_times(fixed[whole])}. With "
-            f"exponential answers {_times(exponential[whole])}, and more with wider ones. The gain is what "
+            f"With a full queue and answers of one length, nothing: {_said(fixed[whole])}. With "
+            f"exponential answers {_said(exponential[whole])}, and more with wider ones. The gain is what "
             "slots cost that are held until the longest answer of their batch ends; theory alone gives "
-            f"{number(exponential['theory'])}x there."
+            f"{times(exponential['theory'])} there. Ratios are of runs on the same plan, geometric means "
+            f"over {len(SEEDS)} seeds; in brackets: where they lie with 95 %."
         ),
         (
-            f"Under low load there is no throughput to gain ({_times(tokens[RATES[0]])} at {RATES[0]} "
-            f"request/s), at {RATES[-1]} requests/s it is {_times(tokens[RATES[-1]])}. Latency gains at "
+            f"Under low load there is no throughput to gain ({_said(tokens[RATES[0]])} at {RATES[0]} "
+            f"request/s); at {RATES[-1]} requests/s, more than any policy can serve, it is "
+            f"{_said(tokens[RATES[-1]])} in runs of {REQUESTS} requests. Latency gains at "
             f"every load, since nobody waits for a batch to fill or to end: even at {RATES[0]} "
-            f"request/s static batching's E2E p50 is {_times(e2e[RATES[0]])} continuous batching's."
+            f"request/s static batching's E2E p50 is {_said(e2e[RATES[0]])} continuous batching's."
         ),
         (
             f"On paper: slots used {used['static']} (static), {used['dynamic']} (dynamic), "
@@ -438,7 +472,12 @@ CONDITIONS = [
     Condition(
         "load", "–", "prompts of 256 tokens; answers as each section says; Poisson or one burst; 5 seeds"
     ),
-    Condition("metric", "–", "output tokens of ok requests / makespan, tail included; latencies from due"),
+    Condition(
+        "metric",
+        "–",
+        "output tokens of ok requests / makespan, tail included; latencies from due. A figure is the "
+        "geometric mean of what the seeds give, a share their mean; in brackets: its 95 % interval",
+    ),
 ]
 SOURCES_READ = [
     (

@@ -8,14 +8,41 @@ import numpy as np
 import pytest
 
 from loadgen.studies import preemption_tail as study
+from tests.studies import committed
 
 
-def test_quantiles_are_over_all_seeds_together() -> None:
-    """Of 0 to 1000 ms in two runs: the 99th and 99.9th percentiles are 990 and 999 ms."""
-    values = np.arange(1001) / 1000
-    runs = [study.Latencies(values[:400], values[:400], values[:400]), study.Latencies(*[values[400:]] * 3)]
-    found = study.pooled(runs, "stall_s")
-    assert found == {"p50": pytest.approx(0.5), "p99": pytest.approx(0.99), "p99.9": pytest.approx(0.999)}
+VALUES_S = np.arange(1, 1002) / 1000
+SLOW, FAST = (study.Latencies(*[VALUES_S * factor] * 3) for factor in (4, 1))
+
+
+def test_a_quantile_over_seeds_is_the_geometric_mean_of_each_seeds() -> None:
+    """Of 1 to 1001 ms, and of four times that: p99 is 0.991 and 3.964 s, between them 1.982."""
+    assert study.over_seeds([SLOW, FAST], "stall_s").value == pytest.approx(2 * 0.991)
+    assert study.over_seeds([SLOW, FAST], "e2e_s", "p50").value == pytest.approx(2 * 0.501)
+
+
+def test_a_ratio_is_taken_seed_by_seed() -> None:
+    """Four times as slow on every plan is four, without any width, however the plans differ."""
+    found = study.against([SLOW, SLOW], [FAST, FAST], "ttft_s")
+    assert found == (pytest.approx(4), pytest.approx(4), pytest.approx(4))
+
+
+def test_table_and_picture_have_one_number_for_one_quantity() -> None:
+    """Of the figures as committed: every p99 of the table is the point of the curve."""
+    kept = committed.figures("preemption-tail")
+    for policy, by_metric in kept["tail"].items():
+        for metric, quantiles in by_metric.items():
+            assert quantiles["p99"] == kept["p99_by_load"][metric][policy][str(study.SATURATED)]
+
+
+def test_what_the_answer_concludes_rests_on_intervals() -> None:
+    """No difference is told of recompute and swap; one is of victims' stalls, and of an oracle's TTFT."""
+    kept = committed.figures("preemption-tail")
+    _, low, high = kept["ratios"]["recompute / swap"]
+    assert low < 1 < high
+    assert kept["victims"]["most_remaining / last"]["stall_s p99"][2] < 1
+    ttft = {policy: kept["tail"][policy]["ttft_s"]["p99"] for policy in (study.EXACT, study.RECOMPUTE)}
+    assert ttft[study.EXACT][1] > ttft[study.RECOMPUTE][2]
 
 
 def test_recomputing_against_swapping_by_hand() -> None:
@@ -28,6 +55,8 @@ def test_recomputing_against_swapping_by_hand() -> None:
     attention_s = 4 * 40 * 5120 * n * n / 2 / flops
     by_hand = (math.hypot(weights_s, tokens_s) + attention_s) / (2 * n * 819_200 / 25e9)
     assert study.recompute_against_swap(n) == pytest.approx(by_hand, rel=0.01)
+    with_overhead = by_hand + 5e-3 / (2 * n * 819_200 / 25e9)
+    assert study.recompute_against_swap(n, overhead=True) == pytest.approx(with_overhead, rel=0.01)
 
 
 def test_where_memory_suffices_policies_are_one() -> None:

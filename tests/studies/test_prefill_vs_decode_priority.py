@@ -6,6 +6,7 @@ from functools import cache
 
 from loadgen.studies import mixed_prompts as load
 from loadgen.studies import prefill_vs_decode_priority as study
+from tests.studies import committed
 
 
 @cache
@@ -31,6 +32,23 @@ def test_prompts_first_gives_earlier_first_tokens_than_chunks_and_gates() -> Non
     """By TTFT p50: prompts first, then chunks, then prompts that wait at a gate."""
     first, chunked, gated = (at_four(o)["ttft_p50_s"] for o in (study.FIRST, study.CHUNKED, study.GATED))
     assert first < chunked < gated
+
+
+def test_a_difference_is_told_only_where_its_interval_says_so() -> None:
+    """Of the ratios as committed: prompts first gains no TTFT for sure on whole prompts beside decodes."""
+    ratios = committed.figures("prefill-vs-decode-priority")["ratios"]
+
+    def interval(ours: str, theirs: str, key: str) -> tuple[float, float]:
+        _, low, high = ratios[f"{ours} / {theirs}"][key]
+        return low, high
+
+    low, high = interval(study.FIRST, study.HYBRID, load.TTFT_P50)
+    assert low < 1 < high
+    assert interval(study.CHUNKED, study.FIRST, load.TTFT_P50)[0] > 1
+    assert interval(study.FIRST, study.HYBRID, load.STALL_P99)[0] > 1
+    assert interval(study.GATED, study.FIRST, load.TPOT_P99)[1] < 1
+    for order in (study.FIRST, study.GATED):
+        assert interval(order, study.CHUNKED, load.E2E_P50)[0] > 1
 
 
 def test_every_order_is_explained() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
@@ -57,6 +58,19 @@ def test_the_pictures_on_paper_by_hand(policy: str, ends_s: float) -> None:
     assert steps[-1].start_s + steps[-1].step_s == ends_s
     tokens = sum(output for _, _, output in study.PAPER_ROWS)
     assert study.used_share(steps) == pytest.approx(tokens / (4 * ends_s))
+
+
+def test_captions_of_latency_are_of_rates_that_every_policy_serves() -> None:
+    """Past its capacity a figure says how long the run was, not what the policy does."""
+    assert study.SERVED < study.capacity("static").low
+    assert study.RATES[-1] > study.capacity("continuous, chunks of 256").high
+
+
+def test_slots_on_paper_are_told_in_seconds_all_three() -> None:
+    """Though steps take a second each where nobody waits for a batch."""
+    pictures = [study._slots(policy, study.on_paper(policy)) for policy in study.POLICIES]
+    said = [re.findall(r"4 slots in (\S+ \w+)", picture.says) for picture in pictures]
+    assert said == [["16.0 s"], ["19.0 s"], ["10.0 s"]]
 
 
 def test_there_is_no_throughput_to_gain_at_low_load() -> None:
