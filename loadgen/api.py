@@ -202,7 +202,8 @@ def compare(*runs: Run, names: Sequence[str] = ()) -> Comparison:
     if len({*told}) != len(runs):
         raise ScenarioError(f"compare: {len(runs)} runs need as many different names")
     summaries: dict[str, Summary] = dict(zip(told, map(summarize, runs), strict=True))
-    return side_by_side(summaries, {name: s.plan_digest for name, s in summaries.items()})
+    scenarios = {name: run.header.scenario for name, run in zip(told, runs, strict=True)}
+    return side_by_side(summaries, {name: s.plan_digest for name, s in summaries.items()}, scenarios)
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

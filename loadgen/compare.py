@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from math import exp, hypot, log
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from math import exp, hypot, log, sqrt
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from loadgen.scenario import ScenarioError
+from loadgen.stats.change import ASSUMED_NOISE
 from loadgen.stats.summary import Distribution, Interval, Summary
 from loadgen.stats.validity import OTHER_LENGTHS
 
-TIE = 0.01  # the best two within 1 %: one run each cannot tell them apart, and no winner is named
+# As far as the ratio of two runs that differ in nothing may be off at 95 %, in logarithms: each run's own
+# noise is assumed, as one run of each does not show it.
+_NOISE = 2 * sqrt(2) * ASSUMED_NOISE
+_NOISE_SAID = f"{100 * ASSUMED_NOISE:.0f} %"
+_GROSS = 2  # so many times as good is no chance, even where too few requests tell how sure a figure is
 
 # The rows that decide.
 _MAKESPAN, _ATTAINMENT, _E2E = "makespan_output_tokens_per_s", "attainment", "e2e_p99_adjusted_s"
+_FAILING = ("rejection_rate", "error_rate")
+
+_OF_NAMES = ("name", "variants")  # that change nothing in a run
 
 Unit = Literal["s", "s/token", "tokens/s", "requests/s", "share"]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one variant's figures come from, whether they can be trusted, and how many SLOs it met."""
+    """Where one variant's figures come from, whether they can be trusted, and how many SLOs it met.
+
+    `differs`: what its scenario has where another's has something else, by key.
+    """
 
     source: Literal["http", "virtual", "merged"]
     target: str
@@ -31,6 +42,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     offered: int
     ok: int
     slos: str = ""
+    differs: dict[str, str] = {}
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +85,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-def compare(summaries: dict[str, Summary], digests: dict[str, str]) -> Comparison:
-    """Compare summaries of one plan by variant name; `digests` holds each variant's plan digest.
+def compare(
+    summaries: dict[str, Summary], digests: dict[str, str], scenarios: Mapping[str, Mapping[str, Any]] = {}
+) -> Comparison:
+    """Compare summaries of one plan by variant name; `digests` holds each variant's plan digest, `scenarios`
+    what was asked of it.
 
     Raises ScenarioError for fewer than two variants, or where the plans differ.
     """
@@ -86,11 +101,12 @@ def compare(summaries: dict[str, Summary], digests: dict[str, str]) -> Compariso
     decided_by, rule = _rule(summaries)
     deciding = next(figure for figure in _figures(summaries) if figure.key == decided_by)
     winner, reason = _winner(summaries, deciding)
+    differences = _differences(scenarios)
     return Comparison(
         baseline=baseline,
         asked=summaries[baseline].asked,
         plan_digest=digests[baseline],
-        variants={name: _side(s) for name, s in summaries.items()},
+        variants={name: _side(s, differences.get(name, {})) for name, s in summaries.items()},
         rows=rows,
         rule=rule,
         decided_by=decided_by,
@@ -109,7 +125,7 @@ def _refuse_other_plans(baseline: str, digests: dict[str, str]) -> None:
             )
 
 
-def _side(s: Summary) -> Side:
+def _side(s: Summary, differs: dict[str, str]) -> Side:
     return Side(
         source=s.source,
         target=s.target,
@@ -118,7 +134,28 @@ def _side(s: Summary) -> Side:
         offered=s.offered,
         ok=_ok(s),
         slos=", ".join(f"{verdict} {n}" for verdict, n in Counter(r.verdict for r in s.slos).items()),
+        differs=differs,
     )
+
+
+def _differences(scenarios: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """What each asked for where not all asked for the same: `engine.batching` is `static`."""
+    flat = {name: dict(_flat(asked)) for name, asked in scenarios.items()}
+    keys = dict.fromkeys(key for asked in flat.values() for key in asked)
+    unlike = [key for key in keys if len({asked.get(key) for asked in flat.values()}) > 1]
+    return {name: {key: asked[key] for key in unlike if key in asked} for name, asked in flat.items()}
+
+
+def _flat(asked: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in asked.items():
+        if within or key not in _OF_NAMES:
+            if isinstance(value, Mapping):
+                yield from _flat(value, f"{within}{key}.")
+            else:
+                yield (
+                    f"{within}{key}",
+                    value if isinstance(value, str) else msgspec.json.encode(value).decode(),
+                )
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -149,8 +186,14 @@ class _Figure(NamedTuple):
         return 0 if found is None else found.offered if self.adjusted else found.n
 
     def interval(self, s: Summary) -> Interval | None:
-        """Of the value. Of a plain figure only where all offered were ok: intervals are over those."""
-        found = s.metrics.get(self.metric or "")
+        """Of the value. Of a plain figure only where all offered were ok: intervals are over those. The
+        makespan is what it is, but for the noise between runs.
+        """
+        if self.key in (_MAKESPAN, "makespan_s"):
+            return Interval(low=self.value(s), high=self.value(s), decided=True)
+        if self.metric is None:
+            return s.intervals.get(self.key)
+        found = s.metrics.get(self.metric)
         if found is None or not (self.adjusted or found.n == found.offered):
             return None
         return found.intervals.get(self.stat.removesuffix(" adjusted"))
@@ -231,27 +274,27 @@ def _interval(figure: _Figure, one: Summary, other: Summary) -> Interval | None:
     """Of the figure's ratio, one over the other; None where either is not known, or it could be anything.
 
     MOVER (Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702) on the logarithms: a difference's
-    bound is as far away as the root of the squares of how far away the two that make for it are. It takes
-    the two for independent. Runs of one plan are slow at the same requests, so theirs vary less: a ratio
-    of theirs is within more often than in 95 of 100.
+    bound is as far away as the root of the squares of how far away the two that make for it are. The noise
+    between runs is a third, but of shares: a share near 0 or 1 does not move by a percentage.
     """
     a, b = figure.value(one), figure.value(other)
     of_a, of_b = figure.interval(one), figure.interval(other)
     if not (a and b and of_a and of_b and of_a.decided and of_b.decided):
         return None
-    down = _away(a, of_a.low, b, of_b.high)
-    up = _away(b, of_b.low, a, of_a.high)
+    noise = 0.0 if figure.unit == "share" else _NOISE
+    down = _away(a, of_a.low, b, of_b.high, noise)
+    up = _away(b, of_b.low, a, of_a.high, noise)
     if down is None and up is None:
         return None
     low = 0.0 if down is None else a / b * exp(-down)
     return Interval(low=low, high=None if up is None else a / b * exp(up), decided=True)
 
 
-def _away(above: float, low: float | None, below: float, high: float | None) -> float | None:
+def _away(above: float, low: float | None, below: float, high: float | None, noise: float) -> float | None:
     """How far one may fall and the other rise, together, in logarithms; None where there is no end to it."""
     if not low or high is None:
         return None
-    return hypot(max(0.0, log(above / low)), max(0.0, log(high / below)))
+    return hypot(max(0.0, log(above / low)), max(0.0, log(high / below)), noise)
 
 
 # --- winner ---------------------------------------------------------------------------------------
@@ -259,7 +302,13 @@ def _away(above: float, low: float | None, below: float, high: float | None) -> 
 
 def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
     """Which row decides, and the rule in words: chosen by the kind of load, never by the result."""
-    every = list(summaries.values())
+    key, rule = _figure_of_load([*summaries.values()])
+    return key, (
+        f"{rule}; nobody where chance, with {_NOISE_SAID} of noise in each run, may make the difference"
+    )
+
+
+def _figure_of_load(every: list[Summary]) -> tuple[str, str]:
     if every[0].window_by == "burst":
         return _MAKESPAN, (
             "a burst is won by the highest makespan throughput "
@@ -284,19 +333,33 @@ def _winner(summaries: dict[str, Summary], figure: _Figure) -> tuple[str | None,
     known = [(v, name) for name, s in summaries.items() if (v := figure.value(s)) is not None]
     if not known:
         return None, "no variant has the figure that decides: too many requests failed"
-    known.sort(key=lambda pair: pair[0], reverse=figure.better == "higher")
-    best, name = known[0]
-    if close := [other for value, other in known[1:] if abs(value - best) <= TIE * max(value, best)]:
-        return None, f"a tie: {_and([name, *close])} are within {TIE:.0%} in {figure.label}"
-    if close := [other for _, other in known[1:] if _may_be_equal(figure, summaries[name], summaries[other])]:
-        return None, f"a tie: {_and([name, *close])} cannot be told apart in {figure.label}"
-    return name, f"{'highest' if figure.better == 'higher' else 'lowest'} {figure.label}"
+    is_higher = figure.better == "higher"
+    _, best = (max if is_higher else min)(known)
+    if near := [
+        name for name, s in summaries.items() if name != best and not _ahead(figure, summaries[best], s)
+    ]:
+        return None, f"a tie: {_and([best, *near])} cannot be told apart in {figure.label}"
+    return best, f"{'highest' if is_higher else 'lowest'} {figure.label}"
 
 
-def _may_be_equal(figure: _Figure, one: Summary, other: Summary) -> bool:
-    """Whether the interval of their ratio holds 1."""
-    found = _interval(figure, one, other)
-    return found is not None and (found.low or 0.0) <= 1 and (found.high is None or found.high >= 1)
+def _ahead(figure: _Figure, best: Summary, other: Summary) -> bool:
+    """Whether it is beyond chance that the `best` is better: by the interval of the ratio; of shares, where
+    their own lie apart. An infinitely late one must surely fail more.
+    """
+    if figure.value(other) is None:
+        return any(_apart(best.intervals.get(rate), other.intervals.get(rate)) for rate in _FAILING)
+    if figure.unit == "share":
+        return _apart(figure.interval(other), figure.interval(best))
+    ratio, sure = _ratio(figure.value(best), figure.value(other)), _interval(figure, best, other)
+    if figure.better == "higher":
+        return (sure.low or 0) > 1 if sure else (ratio or 0) > _GROSS
+    return sure.high is not None and sure.high < 1 if sure else ratio is not None and ratio < 1 / _GROSS
+
+
+def _apart(below: Interval | None, above: Interval | None) -> bool:
+    if below is None or above is None or below.high is None or above.low is None:
+        return False
+    return below.high < above.low
 
 
 def _and(names: list[str]) -> str:
@@ -307,11 +370,13 @@ def _notes(summaries: dict[str, Summary], rows: list[Row]) -> list[str]:
     def having(test: Callable[[Summary], object]) -> str:
         return _and([name for name, s in summaries.items() if test(s)])
 
-    notes = ["One run of one plan for each variant: a ratio near 1 without an interval may be chance."]
+    notes = ["One run of one plan for each variant: a ratio near 1 may be chance."]
     if any(row.intervals for row in rows):
         notes.append(
-            "Intervals are of the ratio, at 95 %, and take the runs for independent. They had one plan, so "
-            "they differ less by chance, and the intervals are wider than need be."
+            "Intervals are of the ratio, at 95 %: by chance within the runs, and by "
+            f"{_NOISE_SAID} of noise in each that is assumed, since one run of each cannot show it "
+            "(repeats and gate measure it). Of the makespan, by that noise alone; of rejection and "
+            "error rate, without it."
         )
     sources = {s.source for s in summaries.values()}
     if "virtual" in sources:
@@ -321,7 +386,7 @@ def _notes(summaries: dict[str, Summary], rows: list[Row]) -> list[str]:
         notes.append(f"Overloaded: {names}. There, latencies depend on how long one measured.")
     if names := having(lambda s: s.partly_closed_loop):
         notes.append(f"Partly closed loop: {names}. A concurrency cap was set.")
-    if names := having(lambda s: s.itl_assumed):
+    if names := having(lambda s: s.itl_assumed and s.itl_valid):
         notes.append(f"ITL assumes one token per event, for want of usage: {names}.")
     if names := having(lambda s: not s.itl_valid):
         notes.append(f"Gaps between tokens are not to be used: {names}. The findings of that run say why.")

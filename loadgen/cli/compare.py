@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -72,9 +72,9 @@ def compare_variants(
     """
     from loadgen import drive
     from loadgen.cli.argv import command_line
+    from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.firing import Manner, run_async
     from loadgen.cli.repeats import run_one
-    from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.reporting import draw_page, reported
     from loadgen.report.terminal import print_summary
     from loadgen.run import refuse_used
@@ -100,7 +100,8 @@ def compare_variants(
         if summaries[name].interrupted:
             words.show(partial(print_summary, summaries[name], folder=order.folder), summaries[name])
             return Exit.INTERRUPTED
-    _conclude(summaries, plan.digest(), folder, words)
+    scenarios = {name: single.as_asked() for name, single in singles.items()}
+    _conclude(summaries, plan.digest(), scenarios, folder, words)
     if html is not None:
         draw_page(html, reported([folder]), words)
     return of_comparison(list(summaries.values()))
@@ -161,13 +162,19 @@ def _naming(where: str, variant: str) -> Iterator[None]:
         raise type(trouble)(f"{where}: variants.{variant}: {trouble}") from None
 
 
-def _conclude(summaries: dict[str, Summary], plan_digest: str, folder: Path, words: Words) -> None:
+def _conclude(
+    summaries: dict[str, Summary],
+    plan_digest: str,
+    scenarios: dict[str, dict[str, Any]],
+    folder: Path,
+    words: Words,
+) -> None:
     from loadgen.compare import compare as side_by_side
     from loadgen.report.markdown import comparison_markdown
     from loadgen.report.terminal import print_comparison
     from loadgen.run import as_json, write_whole
 
-    comparison = side_by_side(summaries, dict.fromkeys(summaries, plan_digest))
+    comparison = side_by_side(summaries, dict.fromkeys(summaries, plan_digest), scenarios)
     write_whole(folder / "comparison.json", as_json(comparison))
     write_whole(folder / "report.md", comparison_markdown(comparison).encode())
     words.show(partial(print_comparison, comparison), comparison)

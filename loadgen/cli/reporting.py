@@ -129,7 +129,8 @@ def _of_runs(runs: Mapping[str, Run], folders: Mapping[str, Path]) -> Reported:
     from loadgen.stats import summarize
 
     summaries = {name: summarize(run) for name, run in runs.items()}
-    comparison = compare(summaries, {name: run.header.plan_digest for name, run in runs.items()})
+    digests = {name: run.header.plan_digest for name, run in runs.items()}
+    comparison = compare(summaries, digests, {name: run.header.scenario for name, run in runs.items()})
 
     def traces() -> Mapping[str, Sequence[Iteration]]:
         return {name: trace_of(folder) for name, folder in folders.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
@@ -12,15 +13,18 @@ if TYPE_CHECKING:
     from loadgen.compare import Comparison, Row
     from loadgen.stats.summary import Interval
 
+_DIFFERENCES = 6
 ARROWS = {"higher": "↑", "lower": "↓"}
 
 
 def sides(c: Comparison) -> Table:
     """Each variant's source and standing."""
     promised = any(v.slos for v in c.variants.values())
+    differ = any(v.differs for v in c.variants.values())
     rows = [
         [
             name,
+            *([_differs(v.differs)] if differ else []),
             SOURCES[v.source],
             v.validity,
             f"{v.ok:,} of {v.offered:,}",
@@ -31,11 +35,20 @@ def sides(c: Comparison) -> Table:
         for name, v in c.variants.items()
     ]
     columns = [
-        Column("variant", "label"), Column("source", "words"), Column("validity", "label"), Column("ok"),
+        Column("variant", "label"), *([Column("differs in", "words")] if differ else []),
+        Column("source", "words"),
+        Column("validity", "label"), Column("ok"),
         *([Column("SLOs", "words")] if promised else []),
         Column("target", "words", drop=1), Column("model", "words", drop=2),
     ]  # fmt: skip
     return Table("Variants", columns, rows)
+
+
+def _differs(found: Mapping[str, str]) -> str:
+    """So many as can be read; all are in comparison.json."""
+    said = [clean(f"{key}: {value}", 60) for key, value in found.items()]
+    more = [f"and {len(said) - _DIFFERENCES} more"] if len(said) > _DIFFERENCES else []
+    return "; ".join([*said[:_DIFFERENCES], *more]) or UNDEFINED
 
 
 def load(c: Comparison) -> str:
@@ -102,7 +115,10 @@ def times(ratio: float) -> str:
 def _marks_of_comparison(c: Comparison, rows: list[list[str]]) -> list[str]:
     labels = " ".join(row.label + " " for row in c.rows)
     words = [f"{word}: {what}." for word, what in METRICS.values() if f"{word} " in labels]
-    plain = "p50, p99: over ok requests only; normalized latency is a mean over them."
+    plain = (
+        "p50, p99: over ok requests only, interpolated; distributions in pictures are over all offered, as "
+        "adjusted percentiles are. normalized latency is a mean over ok requests."
+    )
     return [*words, plain, *marks(rows)[1:]]
 
 

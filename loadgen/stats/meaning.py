@@ -18,6 +18,7 @@ from loadgen.stats.metrics import itl_is_assumed, metrics
 from loadgen.stats.outcomes import counted, erred, messages, outcomes, rejected, share, statuses
 from loadgen.stats.overload import overloaded
 from loadgen.stats.parts import by_class, by_turn
+from loadgen.stats.shares import intervals
 from loadgen.stats.summary import Summary
 from loadgen.stats.validity import ZERO_GAPS, judge_validity
 from loadgen.stats.verdict import judge, overall
@@ -75,6 +76,7 @@ def summarize(run: Run) -> Summary:
         metrics=distributions,
         goodput=goodput(run, rate),
         fluid_share=fluid_share(run),
+        intervals=intervals(run, alike=not is_overloaded),
         partly_closed_loop=held_back is not None,
         max_concurrency=run.asked("load", "max_concurrency"),
         held_back=held_back,

@@ -179,7 +179,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     did. `held_back`: measured requests that had to wait for a place under `max_concurrency`; None without
     one, which makes a run partly closed loop. `retries`: attempts of measured requests that were followed by
     another. `fluid_share`: of the offered, those with a fluidity of 0.9 or more. `verdict`: of all SLOs
-    together, None without any. `warmup`: None unless it was `auto`.
+    together, None without any. `warmup`: None unless it was `auto`. `intervals`: of attainment (where 3 % of
+    noise between runs is assumed), rejection_rate and error_rate.
 
     `per_accelerator`: rates by their names here, and `goodput_rps`, for each of `accelerators`, those of the
     target as the scenario tells, or the GPUs of the bundled engine; empty where not told. `usd_per_hour` is
@@ -244,6 +245,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     by_class: dict[str, Part] = {}
     by_turn: dict[str, Part] = {}
     fluid_share: float | None = None
+    intervals: dict[str, Interval] = {}
     slos: list[SloResult] = []
     verdict: Verdict | None = None
 
