@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
-from loadgen.report.figures import UNDEFINED, duration, number, percent
+from loadgen.report.figures import INFINITE, UNDEFINED, duration, number, percent
 from loadgen.report.tables import Column, Table
 from loadgen.slo import Mean, Rate, Slo, Within, is_of_gaps_alone, parse
 from loadgen.slo_sets import SETS
@@ -14,6 +15,8 @@ _OF_GAPS_ALONE = (
     "it says nothing of the wait for the first token, and a server that holds tokens back can raise it: "
     "limit ttft or e2e too."
 )
+VALUE = "value"
+_PERCENTILE = re.compile(r"p(?P<p>[0-9.]+)\s*\(\s*(?P<metric>\w+)\s*\)")
 
 
 def verdict(s: Summary) -> str:
@@ -26,6 +29,7 @@ def table(s: Summary, source: str) -> Table | None:
     if not s.slos:
         return None
     classes = any(result.class_ for result in s.slos)
+    values = [percentile(result, s) for result in s.slos]
     columns = [
         Column("SLO", "words"),
         *([Column("class", "label")] if classes else []),
@@ -33,12 +37,17 @@ def table(s: Summary, source: str) -> Table | None:
         Column("found"),
         Column("least"),
         Column("most"),
-        Column("of", drop=1),
+        *([Column(VALUE, drop=1)] if any(values) else []),
+        Column("of", drop=2),
     ]
-    rows = [_row(result, with_class=classes) for result in s.slos]
+    rows = [
+        _row(result, value, with_class=classes, with_value=any(values))
+        for result, value in zip(s.slos, values, strict=True)
+    ]
     notes = [f"{result.name}: {result.reason}." for result in s.slos if result.reason]
     notes += [f"{result.name}: {_OF_GAPS_ALONE}" for result in s.slos if _hides_waiting(result, s)]
     notes += _sets(s)
+    notes += [f"{VALUE}: pNN itself, adjusted: a failed request is infinitely late."] if any(values) else []
     notes += [
         "pNN and share: found is the share of the offered requests, or of gaps, within the limit.",
         f"least, most: exact bounds, or from blocks of time, each with {_confidences(s)} confidence.",
@@ -90,11 +99,25 @@ def _confidences(s: Summary) -> str:
     return " or ".join(f"{share:.0%}".replace("%", " %") for share in sorted({r.confidence for r in s.slos}))
 
 
-def _row(result: SloResult, *, with_class: bool) -> list[str]:
+def percentile(result: SloResult, s: Summary) -> str | None:
+    """The figure that a pNN limits, adjusted; None of another SLO, and where that one is not summarised."""
+    if (asked := _PERCENTILE.match(result.slo.lstrip())) is None:
+        return None
+    parts = s.by_class.get(result.class_) if result.class_ else s
+    found = parts and parts.metrics.get(f"{asked['metric']}_s")
+    key = f"p{float(asked['p']):g}"
+    if not found or key not in found.adjusted or not found.offered:
+        return None
+    value_s = found.adjusted[key]
+    return INFINITE if value_s is None else duration(value_s)
+
+
+def _row(result: SloResult, value: str | None, *, with_class: bool, with_value: bool) -> list[str]:
     slo = parse(result.slo)
     figures = [figure(slo, value, result.n) for value in (result.value, result.low, result.high)]
     name = [result.class_ or "all"] if with_class else []
-    return [result.slo, *name, result.verdict, *figures, f"{result.n:,}"]
+    shown = [value or UNDEFINED] if with_value else []
+    return [result.slo, *name, result.verdict, *figures, *shown, f"{result.n:,}"]
 
 
 def figure(slo: Slo, value: float | None, n: int) -> str:

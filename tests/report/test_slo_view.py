@@ -7,14 +7,21 @@ from typing import Any
 import pytest
 
 from loadgen.report import slo_view, summary_view
+from loadgen.report.tables import Table
 from loadgen.slo_sets import SETS
 from loadgen.stats import Summary, summarize
-from tests.records import ok, run_of
+from tests.records import failed, ok, run_of
 
 
 def summary(*slos: str, **scenario: Any) -> Summary:
     rows = [ok(i, i / 10) for i in range(100)]
     return summarize(run_of(rows, scenario={"slos": list(slos), **scenario}))
+
+
+def _table(*slos: str) -> Table:
+    made = slo_view.table(summary(*slos), "measured")
+    assert made is not None
+    return made
 
 
 def notes(*slos: str, **scenario: Any) -> str:
@@ -41,6 +48,27 @@ def test_a_share_that_knows_nothing_of_the_wait_is_noted(
     fluidity = {"ttft": "1s", "itl": "50ms", "rule": "code"}
     said = notes(slo, goodput=goodput, fluidity=fluidity)
     assert (f"{slo}: it says nothing of the wait for the first token" in said) == noted
+
+
+def test_a_percentile_is_shown_itself_beside_the_share_that_decides() -> None:
+    """Of 100 TTFTs of 10 to 1,000 ms, p90 is 900 ms; with 20 failures it never came; no p98 is kept."""
+    slos = ["p90(ttft) <= 5s", "p98(ttft) <= 5s", "mean(e2e) <= 9s"]
+    rows = [ok(i, i / 10, ttft_s=(i + 1) / 100) for i in range(100)]
+    late = [failed(100 + i, 10 + i / 10) for i in range(20)]
+    for some, p90 in ((rows, "900 ms"), (rows + late, "∞")):
+        table = slo_view.table(summarize(run_of(some, scenario={"slos": slos})), "measured")
+        assert table is not None
+        at = [column.head for column in table.columns].index("value")
+        assert [row[at] for row in table.rows] == [p90, "–", "–"]
+    assert "value" not in [column.head for column in _table("mean(e2e) <= 9s").columns]
+
+
+def test_a_percentile_of_a_class_is_of_its_own() -> None:
+    """Of every second request: 10, 30, ... 990 ms."""
+    classes = {"chat": {"weight": 1, "slos": ["p50(ttft) <= 5s"]}, "batch": {"weight": 1}}
+    rows = [ok(i, i / 10, ttft_s=(i + 1) / 100, class_=("chat", "batch")[i % 2]) for i in range(100)]
+    s = summarize(run_of(rows, scenario={"load": {"classes": classes}}))
+    assert slo_view.percentile(s.slos[0], s) == "490 ms"
 
 
 def test_a_goodput_of_gaps_alone_is_noted_without_any_slo() -> None:
