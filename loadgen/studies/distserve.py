@@ -217,7 +217,7 @@ def _answer(ours: Found) -> list[str]:
         TPOT <= 0.1 s, is {small[0]} requests/s with prompts first, {small[1]} with vLLM V1's one list and
         {small[2]} with chunks of 512 (OPT-13B, ShareGPT-like lengths; the median of {len(SEEDS)} seeds, and
         their range). Under the limits for 66B models Llama-2-70B bears {large[0]}, {large[1]} and {large[2]}.
-        Rates are 5 % apart: the last two are equal within that, and prompts first is one to two steps lower
+        Rates are 5 % apart: the last two are equal within that, and prompts first is one to three steps lower
         with each seed. All are of {REQUESTS:,} requests. Longer runs bear less: at {NEAR_RPS:g}/s vLLM V1
         keeps the limits for {_share(near.attainment)} of {REQUESTS:,} requests, and for
         {_share(near_long.attainment)} of {LONG:,}.
@@ -243,7 +243,7 @@ def _answer(ours: Found) -> list[str]:
 
 def per_gpu(rps: Sequence[float], gpus: int) -> str:
     """The median, and the range."""
-    low, middle, high = (f"{of(rps) / gpus:.2g}" for of in (min, median, max))
+    low, middle, high = (f"{of(rps) / gpus:#.2g}" for of in (min, median, max))
     return f"{middle} ({low} to {high})"
 
 

@@ -21,6 +21,7 @@ _SHAPES = (
 _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (10, 4), (4, 2, 1, 2), (1, 0), (3, 3))
 _WIDE_LEGEND = 45  # letters in its names, above which it takes two columns
 _BAR_HEIGHT = 26
+_TICKS = 9
 _BESIDE = 0.15  # of the longest bar, so that its value has room
 
 
@@ -63,9 +64,10 @@ class Axis(NamedTuple):
 
 
 def round_ticks(least: float, most: float) -> list[float]:
-    """1, 2 and 5 times powers of ten, as many as lie between."""
-    powers = range(floor(log10(least)), floor(log10(most)) + 1)
-    return [tick for power in powers for times in (1, 2, 5) if least <= (tick := times * 10.0**power) <= most]
+    """1, 2 and 5 times powers of ten between the two; the powers alone where those are too many to read."""
+    powers = [10.0**power for power in range(floor(log10(least)), floor(log10(most)) + 1)]
+    ticks = [times * power for power in powers for times in (1, 2, 5) if least <= times * power <= most]
+    return ticks if len(ticks) <= _TICKS else [power for power in powers if power >= least]
 
 
 class Words(NamedTuple):
@@ -99,7 +101,10 @@ def bars(
         place["xOffset"] = alt.XOffset(f"{by}:N", sort=names)
     ours = alt.Chart(alt.NamedData(f"{words.name}-bars")).encode(**place, color=_colour(by, names))
     drawn = ours.mark_bar() if value.least is None else _points(ours, by, names)
-    return _picture(words, drawn, place, by, {"bars": rows, "published": published})
+    hollow = alt.value(
+        "transparent" if value.least else ink("paper")
+    )  # seen on a bar; a dot is seen through it
+    return _picture(words, drawn, place | {"fill": hollow}, by, {"bars": rows, "published": published})
 
 
 def ladder(words: Words, value: Axis, by: str, rows: Columns) -> Picture:

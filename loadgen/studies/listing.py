@@ -38,7 +38,7 @@ STUDIES = (
         "orca-2022",
         "What does Orca's 36.9x over FasterTransformer (requests/s at a median of 190 ms/token, GPT-3 of "
         "175B, 16 A100-40GB) hang on?",
-        22,
+        24,
     ),
     Listed("vllm-2023", "How much more runs at once, and is borne, when KV memory is paged?", 39),
     Listed("sarathi-2024", "What do chunks of prompts beside decodes buy, and which chunk?", 25),
@@ -48,12 +48,12 @@ STUDIES = (
         "What does running out of KV memory do to the tail, and does it matter how one comes back?",
         23,
     ),
-    Listed("admission", "What does it buy to turn requests away, and to admit only what is sure to fit?", 30),
+    Listed("admission", "What does it buy to turn requests away, and to admit only what is sure to fit?", 24),
     Listed("chunk-size", "How many tokens should a step have, if prompts are cut to fit in it?", 14),
     Listed(
         "prefill-vs-decode-priority", "Who pays when prompts go first in a step, and who when decodes do?", 9
     ),
-    Listed("overload", "More arrives than can be served: who waits, who leaves, what is wasted?", 22),
+    Listed("overload", "More arrives than can be served: who waits, who leaves, what is wasted?", 18),
 )
 
 

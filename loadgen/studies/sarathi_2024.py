@@ -165,7 +165,7 @@ def medians(by_seed: BySeed) -> Family:
 
 def told(values: Sequence[float]) -> str:
     """The median of the seeds, and their range."""
-    return f"{median(values):.2g} ({min(values):.2g} to {max(values):.2g})"
+    return f"{median(values):#.2g} ({min(values):#.2g} to {max(values):#.2g})"
 
 
 def found() -> Found:

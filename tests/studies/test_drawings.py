@@ -60,6 +60,7 @@ def test_a_line_s_x_begins_where_its_points_do() -> None:
 
 
 def test_ticks_of_a_logarithmic_axis_are_round() -> None:
-    """1, 2 and 5."""
+    """1, 2 and 5, and over many powers of ten these alone: labels that overlap would be left out."""
+    assert round_ticks(0.05, 900) == pytest.approx([0.1, 1, 10, 100])
     assert round_ticks(3, 60) == [5, 10, 20, 50]
     assert round_ticks(0.01, 0.1) == pytest.approx([0.01, 0.02, 0.05, 0.1])
