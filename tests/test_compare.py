@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import sqrt
+from math import exp, hypot, log, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,24 @@ DIGEST = "5f" * 32
 
 def compared(**variants: Summary) -> Comparison:
     return compare(variants, dict.fromkeys(variants, DIGEST))
+
+
+def away(*factors: float) -> float:
+    """How far together: as the noise that is assumed of two runs, two standard deviations of 3 % each, and
+    these factors.
+    """
+    return exp(hypot(2 * sqrt(2) * 0.03, *map(log, factors)))
+
+
+def good(share: float, low: float, high: float, **changes: Any) -> Summary:
+    sure = {"attainment": Interval(low=low, high=high, decided=True)}
+    met = Goodput(limits_s={"ttft": 0.5, "tpot": 0.05}, good=0, attainment=share, rps=None)
+    return summary(goodput=met, intervals=sure, **changes)
+
+
+def rejecting(share: float, low: float, high: float) -> dict[str, Any]:
+    rate = Interval(low=low, high=high, decided=True)
+    return {"rejection_rate": share, "intervals": {"rejection_rate": rate}}
 
 
 def burst(tokens_per_s: float | None, **changes: Any) -> Summary:
@@ -92,31 +110,41 @@ def test_a_burst_is_won_by_makespan_throughput() -> None:
 
 
 def test_goodput_limits_decide_where_they_are_given() -> None:
-    """The larger share of offered requests within every limit wins."""
-
-    def good(share: float) -> Summary:
-        limits = {"ttft": 0.5, "tpot": 0.05}
-        return summary(goodput=Goodput(limits_s=limits, good=0, attainment=share, rps=None))
-
-    c = compared(a=good(0.8), b=good(0.7))
+    """The larger share of offered requests within every limit wins, where their intervals lie apart."""
+    c = compared(a=good(0.8, 0.76, 0.84), b=good(0.7, 0.65, 0.75))
     assert (c.winner, c.decided_by) == ("a", "attainment")
     assert "with TTFT <= 500ms and TPOT <= 50ms" in c.rule
+    assert compared(a=good(0.8, 0.74, 0.84), b=good(0.7, 0.65, 0.75)).winner is None
+    assert compared(a=good(0.02, 0.01, 0.04), b=good(0.0, 0.0, 0.009)).winner == "a"
+
+
+def test_shares_of_which_nothing_is_known_have_no_winner() -> None:
+    """Twice as many good ones may be two of ten instead of one."""
+    unknown = [msgspec.structs.replace(good(share, 0, 1), intervals={}) for share in (0.1, 0.2)]
+    assert compared(a=unknown[0], b=unknown[1]).winner is None
 
 
 def test_different_goodput_limits_do_not_decide() -> None:
     """Shares that met different limits are no common measure."""
 
-    def good(limit_s: float) -> Summary:
+    def held_to(limit_s: float) -> Summary:
         return summary(goodput=Goodput(limits_s={"ttft_s": limit_s}, good=0, attainment=0.9, rps=None))
 
-    assert compared(a=good(0.5), b=good(0.1)).decided_by == "e2e_p99_adjusted_s"
+    assert compared(a=held_to(0.5), b=held_to(0.1)).decided_by == "e2e_p99_adjusted_s"
 
 
 def test_a_variant_that_fails_requests_does_not_win_by_answering_the_rest_fast() -> None:
-    """Its adjusted p99 is infinitely late, however fast its ok requests are."""
-    c = compared(patient=with_e2e(9.0), rejecting=with_e2e(None, rejection_rate=0.3))
+    """Its adjusted p99 is infinitely late, however fast its ok requests are; but a request or two more that
+    failed may be chance.
+    """
+    patient, few = (
+        with_e2e(9.0, **rejecting(0.0, 0.0, 0.012)),
+        with_e2e(None, **rejecting(0.015, 0.005, 0.03)),
+    )
+    c = compared(patient=patient, rejecting=with_e2e(None, **rejecting(0.3, 0.25, 0.35)))
     assert c.winner == "patient"
     assert row(c, "e2e_p99_adjusted_s").values["rejecting"] is None
+    assert compared(patient=patient, few=few).winner is None
 
 
 def test_an_invalid_measurement_has_no_winner() -> None:
@@ -134,16 +162,16 @@ def test_a_variant_that_cut_its_answers_short_wins_nothing() -> None:
     assert "b did not keep to the output lengths" in c.reason
 
 
-def test_within_one_percent_is_a_tie() -> None:
-    """1,000 and 991 tokens/s are 0.9 % apart, 1,000 and 989 are 1.1 %."""
-    assert compared(a=burst(1000.0), b=burst(991.0)).winner is None
-    assert compared(a=burst(1000.0), b=burst(989.0)).winner == "a"
+def test_a_lead_that_noise_between_runs_can_make_wins_no_burst() -> None:
+    """Two standard deviations of 3 % in each run: 8.9 % together."""
+    assert compared(a=burst(1000.0), b=burst(1088.0)).winner is None
+    assert compared(a=burst(1000.0), b=burst(1090.0)).winner == "b"
 
 
-def test_a_tie_is_one_percent_of_the_larger_value_where_the_lower_wins_too() -> None:
-    """1.005 s apart is over 1 % of the better 100 s and under 1 % of 101.005 s: a tie; 1.02 s is none."""
-    assert compared(a=with_e2e(100.0), b=with_e2e(101.005)).winner is None
-    assert compared(a=with_e2e(100.0), b=with_e2e(101.02)).winner == "a"
+def test_without_an_interval_only_what_is_over_twice_as_good_wins() -> None:
+    """A p99 of few requests: half as late may be chance."""
+    assert compared(a=with_e2e(100.0), b=with_e2e(51.0)).winner is None
+    assert compared(a=with_e2e(100.0), b=with_e2e(49.0)).winner == "b"
 
 
 def test_where_nobody_has_the_deciding_figure_nobody_wins() -> None:
@@ -154,11 +182,11 @@ def test_where_nobody_has_the_deciding_figure_nobody_wins() -> None:
 
 
 @given(st.lists(st.floats(1.0, 1e6), min_size=2, max_size=5))
-def test_the_named_winner_is_ahead_of_all_others_by_more_than_a_tie(rates: list[float]) -> None:
-    """Whoever is named leads by over 1 %, and someone is named whenever one leads by so much."""
+def test_the_named_winner_is_ahead_of_all_others_by_more_than_noise(rates: list[float]) -> None:
+    """Whoever is named leads by over 8.9 %, and someone is named whenever one leads by so much."""
     c = compared(**{f"v{i}": burst(rate) for i, rate in enumerate(rates)})
     second, first = sorted(rates)[-2:]
-    assert (c.winner is not None) == (first - second > 0.01 * first)
+    assert (c.winner is not None) == (first / second > away())
     if c.winner is not None:
         assert rates[int(c.winner[1:])] == first
 
@@ -216,16 +244,16 @@ def sure(low: float | None, value: float, high: float | None, **changes: Any) ->
 
 
 def test_a_ratio_may_be_off_by_as_much_as_both_its_figures_together() -> None:
-    """Each known within a factor of two either way: the ratio within 2 to the root of 2."""
+    """Each known within a factor of two either way, and the noise between runs: the root of the squares."""
     found = row(compared(a=sure(0.5, 1, 2), b=sure(1.5, 3, 6)), "e2e_p99_adjusted_s").intervals["b"]
-    assert found.low == pytest.approx(3 / 2 ** sqrt(2))
-    assert found.high == pytest.approx(3 * 2 ** sqrt(2))
+    assert found.low == pytest.approx(3 / away(2, 2))
+    assert found.high == pytest.approx(3 * away(2, 2))
 
 
 def test_only_what_the_other_may_do_matters_where_one_is_known_for_sure() -> None:
-    """A baseline of exactly 2: the bounds are those of the other, halved."""
+    """A baseline of exactly 2: the bounds are those of the other, halved, but for the noise between runs."""
     found = row(compared(a=sure(2, 2, 2), b=sure(1, 3, 8)), "e2e_p99_adjusted_s").intervals["b"]
-    assert [found.low, found.high] == pytest.approx([0.5, 4])
+    assert [found.low, found.high] == pytest.approx([1.5 / away(3), 1.5 * away(8 / 3)])
 
 
 def test_a_figure_without_an_upper_bound_leaves_its_ratio_open_on_that_side() -> None:
@@ -233,8 +261,8 @@ def test_a_figure_without_an_upper_bound_leaves_its_ratio_open_on_that_side() ->
     open_, known = sure(1, 2, None), sure(1, 1, 1)
     above = row(compared(a=known, b=open_), "e2e_p99_adjusted_s").intervals["b"]
     below = row(compared(a=open_, b=known), "e2e_p99_adjusted_s").intervals["b"]
-    assert (above.low, above.high) == (1, None)
-    assert (below.low, below.high) == (0, 1)
+    assert (above.low, above.high) == (pytest.approx(2 / away(2)), None)
+    assert (below.low, below.high) == (0, pytest.approx(0.5 * away(2)))
     assert not row(compared(a=open_, b=open_), "e2e_p99_adjusted_s").intervals
 
 
@@ -267,36 +295,93 @@ def test_the_winner_is_told_from_each_other_and_not_from_the_baseline_alone() ->
     assert "b and c cannot" in c.reason
 
 
-def simulated(folder: Path, seed: int, step: str = "10ms") -> Summary:
+def simulated(folder: Path, seed: int, step: str = "10ms", jitter: Any = None, **changes: Any) -> Summary:
     """One plan on an engine whose steps take longer or shorter by chance: by another, with each seed."""
-    asked = build(
-        {
-            "name": "chance",
-            "engine": {
-                "max_sequences": 8,
-                "seed": seed,
-                "cost": {"kind": "fixed", "step": step},
-                "jitter": {"step": 0.3, "drift": 0.2},
-            },
-            "load": {
-                "arrivals": {"kind": "poisson", "rate": 8},
-                "num_requests": 600,
-                "prompt_tokens": 4,
-                "output_tokens": {"kind": "exponential", "mean": 40},
-            },
-        }
-    )
-    return summarize(simulate(Order(asked, draw(asked), folder, f"seed-{seed}")))
+    load = {
+        "arrivals": {"kind": "poisson", "rate": 8},
+        "num_requests": 600,
+        "prompt_tokens": 4,
+        "output_tokens": {"kind": "exponential", "mean": 40},
+    }
+    engine = {
+        "max_sequences": 8,
+        "seed": seed,
+        "cost": {"kind": "fixed", "step": step},
+        "jitter": jitter or {"step": 0.3, "drift": 0.2},
+    }
+    goodput = changes.pop("goodput", {})
+    asked = build({"name": "chance", "engine": engine, "load": load | changes, "goodput": goodput})
+    return summarize(simulate(Order(asked, draw(asked), folder / f"{seed}-{step}", f"seed-{seed}")))
+
+
+def held(rows: list[Row]) -> list[bool]:
+    """Of each interval, whether it holds 1."""
+    found = [i for r in rows for i in r.intervals.values()]
+    return [(i.low or 0) <= 1 and (i.high is None or i.high >= 1) for i in found]
+
+
+def pairs(runs: list[Summary]) -> list[Comparison]:
+    return [compared(a=a, b=b) for a, b in combinations(runs, 2)]
 
 
 def test_what_differs_by_chance_alone_is_within_the_interval(tmp_path: Path) -> None:
     """Of all pairs of seven runs of one plan, at least 95 % hold 1; an engine slower by half does not."""
-    runs = [simulated(tmp_path / str(seed), seed) for seed in range(7)]
-    found = [
-        i for a, b in combinations(runs, 2) for r in compared(a=a, b=b).rows for i in r.intervals.values()
-    ]
-    held = [(i.low or 0) <= 1 and (i.high is None or i.high >= 1) for i in found]
-    assert len(held) >= 3 * 21
-    assert sum(held) >= 0.95 * len(held)
-    slower = compared(a=runs[0], b=simulated(tmp_path / "slower", 99, "15ms"))
+    runs = [simulated(tmp_path, seed) for seed in range(7)]
+    inside = held([r for c in pairs(runs) for r in c.rows])
+    assert len(inside) >= 3 * 21
+    assert sum(inside) >= 0.95 * len(inside)
+    slower = compared(a=runs[0], b=simulated(tmp_path, 99, "15ms"))
     assert row(slower, "itl_p50_s").intervals["b"].low > 1.2  # type: ignore[operator]
+
+
+RUN = {"step": 0.05, "run": 0.03}  # a machine that is 3 % faster one day, as one run does not show
+
+
+def test_ratios_hold_what_one_run_cannot_show(tmp_path: Path) -> None:
+    """Gaps that no run varies in itself, of machines with 3 % of noise from run to run: about 95 % hold 1."""
+    runs = [simulated(tmp_path, seed, jitter=RUN) for seed in range(10)]
+    inside = held([row(c, "itl_p50_s") for c in pairs(runs)])
+    assert len(inside) == 45
+    assert sum(inside) >= 0.9 * 45
+
+
+@pytest.mark.parametrize(
+    ("changes", "winner"),
+    [
+        ({"goodput": {"ttft": "200ms", "tpot": "12ms"}}, "b"),
+        # what the median takes: half of them are good, or all, or none, by chance; as of the slower one
+        ({"goodput": {"tpot": "10ms"}}, None),
+        ({}, "b"),
+        ({"arrivals": {"kind": "burst"}}, "b"),
+    ],
+)
+def test_of_two_equal_servers_none_wins_and_of_unequal_ones_the_faster(
+    tmp_path: Path, changes: dict[str, Any], winner: str | None
+) -> None:
+    """By each rule: at most a few in a hundred pairs that differ by chance alone; twice as fast always, but
+    by a limit that is as near to both.
+    """
+    usual = {"arrivals": {"kind": "poisson", "rate": 14}, "num_requests": 300}
+    asked: dict[str, Any] = usual | changes
+    runs = [simulated(tmp_path, seed, jitter=RUN, **dict(asked)) for seed in range(8)]
+    assert sum(c.winner is not None for c in pairs(runs)) <= 3  # of 28
+    slower = simulated(tmp_path, 99, "20ms", jitter=RUN, **dict(asked))
+    assert [compared(a=slower, b=run).winner for run in runs[:3]] == [winner] * 3
+
+
+def test_what_the_variants_were_asked_otherwise_is_said_of_each() -> None:
+    """By its key, as deep as it lies; nothing that all share, nor what they are called."""
+    scenarios = {
+        "a": {"name": "a", "engine": {"batching": "static", "seed": 1}, "slos": ["x"]},
+        "b": {"name": "b", "engine": {"batching": "continuous", "seed": 1, "max_queue": 4}, "slos": ["x"]},
+    }
+    variants = {"a": summary(), "b": summary()}
+    c = compare(variants, dict.fromkeys(variants, DIGEST), scenarios)
+    assert c.variants["a"].differs == {"engine.batching": "static"}
+    assert c.variants["b"].differs == {"engine.batching": "continuous", "engine.max_queue": "4"}
+
+
+def test_that_gaps_are_not_to_be_used_is_said_once() -> None:
+    """What they assume does not matter then."""
+    bad = summary(itl_valid=False, itl_assumed=True)
+    assert sum("Gaps" in note or "ITL" in note for note in compared(a=bad, b=bad).notes) == 1

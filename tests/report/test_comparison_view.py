@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from loadgen.compare import Comparison, compare
-from loadgen.report.comparison_view import figures, interval
+from loadgen.report.comparison_view import figures, interval, sides
 from loadgen.report.markdown import comparison_markdown
 from loadgen.report.terminal import print_comparison
 from loadgen.stats.summary import Interval, Summary
@@ -24,7 +24,9 @@ def run(e2e_s: float, off: float | None, **changes: Any) -> Summary:
 
 
 def comparison(off: float | None, others: int = 1) -> Comparison:
-    sides = {"base": run(4, off)} | {f"variant-{i}": run(2, off) for i in range(others)}
+    unknown = {"makespan_s": None, "makespan_output_tokens_per_s": None}
+    changes: dict[str, Any] = unknown if off is None else {}
+    sides = {"base": run(4, off, **changes)} | {f"variant-{i}": run(2, off) for i in range(others)}
     return compare(sides, dict.fromkeys(sides, "5f" * 32))
 
 
@@ -36,9 +38,11 @@ def printed(c: Comparison, width: int) -> str:
 
 
 def test_the_interval_of_a_ratio_stands_beside_it() -> None:
-    """Half, of two figures that are sure but for a tenth: 0.5 over and times 1.1 to the root of 2."""
+    """Half, of two figures that are sure but for a tenth: and 3 % of noise in each run:
+    0.5 over and times 1.173.
+    """
     rows = {row[0]: row for row in figures(comparison(1.1), ["variant-0"]).rows}
-    assert rows["E2E p99 adjusted ↓"][-2:] == ["0.500x", "[0.437, 0.572]"]
+    assert rows["E2E p99 adjusted ↓"][-2:] == ["0.500x", "[0.426, 0.586]"]
     assert rows["TTFT p99 ↓"][-1] == ""
 
 
@@ -68,7 +72,7 @@ def test_intervals_fit_a_terminal(width: int, others: int) -> None:
     """Each variant's is there once, uncut, however many tables that takes."""
     text = printed(comparison(1.1, others), width)
     assert max(map(cell_len, text.splitlines())) <= width
-    assert sum(line.count("[0.437, 0.572]") for line in text.splitlines() if "adjusted ↓" in line) == others
+    assert sum(line.count("[0.426, 0.586]") for line in text.splitlines() if "adjusted ↓" in line) == others
 
 
 def test_a_narrow_terminal_says_what_it_leaves_out() -> None:
@@ -82,4 +86,16 @@ def test_notes_and_markdown_tell_how_sure_ratios_are() -> None:
     """And do not where none has an interval."""
     assert "Intervals are of the ratio" in " ".join(comparison(1.1).notes)
     assert "Intervals" not in " ".join(comparison(None).notes)
-    assert r"\[0.437, 0.572\]" in comparison_markdown(comparison(1.1))
+    assert r"\[0.426, 0.586\]" in comparison_markdown(comparison(1.1))
+
+
+def test_what_differs_stands_beside_each_variant() -> None:
+    """Six of its keys at most, in words without marks of a terminal; no column where nothing differs."""
+    runs = {"a": run(4, None), "b": run(2, None)}
+    asked = {"a": {"policy": "fcfs"}, "b": {"policy": "\x1b[31maging"} | {f"k{i}": i for i in range(7)}}
+    shown = sides(compare(runs, dict.fromkeys(runs, "5f" * 32), asked))
+    assert [row[1] for row in shown.rows] == [
+        "policy: fcfs",
+        "policy: aging; k0: 0; k1: 1; k2: 2; k3: 3; k4: 4; and 2 more",
+    ]
+    assert sides(comparison(None)).columns[1].head == "source"

@@ -152,6 +152,10 @@ def test_a_whole_summary_by_hand() -> None:
             p_values={},
             p=None,
         ),
+        intervals={  # Clopper and Pearson's of 2 and 3 in 10; from no request on, where from less than one
+            name: Interval(low=0.0, high=pytest.approx(high, abs=1e-4), decided=True)
+            for name, high in (("rejection_rate", 0.5561), ("error_rate", 0.5561), ("attainment", 0.6525))
+        },
     )
     for field in Summary.__struct_fields__:
         assert getattr(summary, field) == getattr(expected, field), field
