@@ -18,6 +18,7 @@ from loadgen.charts.timeline import (
     bins,
     column,
     endings,
+    in_words,
     latency,
     names,
     titled,
@@ -103,10 +104,11 @@ def _pointed(ended: dict[str, str], requests: Columns, rules: list[Any]) -> Any:
     }
     points = (
         alt.Chart(alt.NamedData("requests"))
+        .transform_calculate(ttft=in_words("ttft_s"))
         .mark_point(filled=True, size=24 if len(requests["due_s"]) < _FEW else 7)
         .encode(
             y=latency("y", "ttft_s", "TTFT", [requests]),
-            tooltip=[*said, alt.Tooltip("ttft_s:Q", title="TTFT, s")],
+            tooltip=[*said, alt.Tooltip("ttft:N", title="TTFT")],
             **looks,
         )
         .add_params(zoom())
@@ -122,9 +124,8 @@ def _density(r: Records, ttft_s: Floats) -> dict[str, Columns]:
     came = ~np.isnan(ttft_s)
     time = bins(r, _CELLS[0])
     known_s, place = np.maximum(ttft_s[came], LEAST_S), time.of(r.due_s[came])
-    edges = np.geomspace(
-        known_s.min(initial=1.0) * 0.999, known_s.max(initial=LEAST_S) * 1.001, _CELLS[1] + 1
-    )
+    spread_s = known_s if len(known_s) else np.ones(1)
+    edges = np.geomspace(spread_s.min() * 0.999, spread_s.max() * 1.001, _CELLS[1] + 1)
     height = np.clip(np.searchsorted(edges, known_s) - 1, 0, _CELLS[1] - 1)
     cells = np.bincount(place * _CELLS[1] + height, minlength=time.count * _CELLS[1])
     some = np.flatnonzero(cells)
@@ -190,6 +191,7 @@ def _dense(cells: Columns, rules: list[Any]) -> Any:
     weight = alt.Opacity("weight:Q", scale=None)
     density = (
         alt.Chart(alt.NamedData("ttft_cells"))
+        .transform_calculate(least=in_words("least_s"), most=in_words("most_s"))
         .mark_rect(color=ink("ok"))
         .encode(
             x=alt.X("from_s:Q", title=SECONDS),
@@ -200,8 +202,8 @@ def _dense(cells: Columns, rules: list[Any]) -> Any:
             tooltip=[
                 count,
                 *span,
-                alt.Tooltip("least_s:Q", title="TTFT from, s"),
-                alt.Tooltip("most_s:Q", title="to, s "),
+                alt.Tooltip("least:N", title="TTFT from"),
+                alt.Tooltip("most:N", title="to"),
             ],
         )
         .add_params(zoom())
@@ -216,6 +218,7 @@ def _dense(cells: Columns, rules: list[Any]) -> Any:
     dashes = alt.Scale(domain=[*_LINES], range=[*_DASHES.values()])
     lines = (
         alt.Chart(alt.NamedData("ttft_lines"))
+        .transform_calculate(ttft=in_words("ttft_s"))
         .mark_line(strokeWidth=1.5)
         .encode(
             x="due_s:Q",
@@ -224,7 +227,7 @@ def _dense(cells: Columns, rules: list[Any]) -> Any:
             strokeDash=alt.StrokeDash("line:N", scale=dashes, title=None),
             tooltip=[
                 alt.Tooltip("line:N"),
-                alt.Tooltip("ttft_s:Q", title="TTFT, s"),
+                alt.Tooltip("ttft:N", title="TTFT"),
                 alt.Tooltip("due_s:Q", title="due about, s"),
             ],
         )
@@ -236,16 +239,23 @@ def _dense(cells: Columns, rules: list[Any]) -> Any:
 
 
 def _says(r: Records, ttft_s: Floats) -> str:
-    came = ~np.isnan(ttft_s)
-    without = int((~came).sum())
-    if not came.any():
-        return f"No first token came for any of {len(r):,} requests: each is marked on the upper edge."
-    slowest = int(np.nanargmax(ttft_s))
-    least, most = duration(float(np.nanmin(ttft_s))), duration(float(ttft_s[slowest]))
-    said = f"TTFT went from {least} to {most}; the slowest was due at {number(float(r.due_s[slowest]))} s."
+    """Of the measured requests; the others are drawn, and counted."""
+    rows = np.flatnonzero(r.measured)
+    others = len(r) - len(rows)
+    beside = f" {others:,} of warm-up and tail are drawn too." if others else ""
+    known = rows[~np.isnan(ttft_s[rows])]
+    without = len(rows) - len(known)
+    if not len(known):
+        return (
+            f"None of {len(rows):,} measured requests had a first token: they are on the upper edge.{beside}"
+        )
+    slowest = known[ttft_s[known].argmax()]
+    least, most = duration(float(ttft_s[known].min())), duration(float(ttft_s[slowest]))
+    due = number(float(r.due_s[slowest]))
+    said = f"TTFT of measured requests went from {least} to {most}; the slowest was due at {due} s."
     if without:
-        said += f" {without:,} of {len(r):,} requests had no first token: they are marked on the upper edge."
-    return said
+        said += f" {without:,} of {len(rows):,} had no first token: they are marked on the upper edge."
+    return said + beside
 
 
 def _table(r: Records, ttft_s: Floats) -> Table:

@@ -21,6 +21,7 @@ SHAPES = {"PASS": "circle", "FAIL": "cross", "UNRESOLVED": "triangle-up", "INVAL
 _ABOVE = 1.5  # times the largest value: there stands what has no end
 _WIDE = 20  # loads that go so far apart need a log axis
 _ROOM = 1.05
+_HEIGHT = 280
 
 
 class _Axis(NamedTuple):
@@ -52,7 +53,7 @@ def share(found: Capacity) -> Picture | None:
     looks: dict[str, Any] = {
         "title": "share within the limit",
         "axis": alt.Axis(format="~%"),
-        "scale": alt.Scale(domain=[max(0.0, min(known) - 0.02), 1.0], nice=False),
+        "scale": alt.Scale(domain=[max(0.0, min(known) - 0.02), 1.02], nice=False),
     }
     y = alt.Y("value:Q", **looks)
     told = [
@@ -72,12 +73,12 @@ def share(found: Capacity) -> Picture | None:
     sure = (
         alt.Chart(alt.NamedData("share_bounds"))
         .transform_filter("isValid(datum.low) && isValid(datum.high)")
-        .mark_rule(strokeWidth=2, opacity=0.5, clip=True)
+        .mark_rule(strokeWidth=1.5, opacity=0.4, clip=True)
         .encode(
             x=alt.X("load:Q", title=_axis(found).title, scale=_axis(found).scale()),
             y=alt.Y("low:Q", **looks),
             y2="high:Q",
-            color=colour("verdict", _series(found) or SERIES),
+            color=colour("verdict", _series(found) or SERIES).legend(symbolOpacity=1),
         )
     )
     return _picture(
@@ -91,6 +92,7 @@ def share(found: Capacity) -> Picture | None:
             "share_bounds": bounds,
             "promised": {"value": [promised.least], "label": [f"promised: {least}"]},
         },
+        words_at=_HEIGHT - 40,
     )
 
 
@@ -168,14 +170,21 @@ def curve(found: Capacity) -> Picture:
 
 
 def _picture(
-    found: Capacity, *, name: str, title: str, says: str, layers: list[Any], data: dict[str, Columns]
+    found: Capacity,
+    *,
+    name: str,
+    title: str,
+    says: str,
+    layers: list[Any],
+    data: dict[str, Columns],
+    words_at: int = 4,
 ) -> Picture:
     import altair as alt
 
     simulated = " (SIMULATED)" if found.source == "virtual" else ""
     word, said = capacity_view.headline(found)
     said = said.partition(": ")[0] if found.probes else "no load was measured"
-    answer, answers = _answer(found)
+    answer, answers = _answer(found, words_at)
     unmeasured = [probe for probe in found.probes if not probe.requests]
     if unmeasured:
         says += f" Not measured: {len(unmeasured)} of {len(found.probes)} loads, marked at the foot."
@@ -188,7 +197,7 @@ def _picture(
         table=capacity_view.curve(found),
         by="verdict",
         series=_series(found),
-        height=280,
+        height=_HEIGHT,
     )
 
 
@@ -284,8 +293,8 @@ def _limit(name: str, y: Any) -> list[Any]:
     ]
 
 
-def _answer(found: Capacity) -> tuple[list[Any], dict[str, Columns]]:
-    """The capacity in its bounds and the knee: layers, and their data."""
+def _answer(found: Capacity, words_at: int) -> tuple[list[Any], dict[str, Columns]]:
+    """The capacity in its bounds and the knee, their words so far from the top: layers, and their data."""
     import altair as alt
 
     axis = _axis(found)
@@ -314,7 +323,7 @@ def _answer(found: Capacity) -> tuple[list[Any], dict[str, Columns]]:
             "load": column(np.array([load for _, load in loads])),
             "what": [word for word, _ in loads],
             "label": [f"{word} {load:.4g}" for word, load in loads],
-            "place": [4 + 15 * i for i in range(len(loads))],
+            "place": [words_at + 15 * i for i in range(len(loads))],
             "is_right": [1 if load > middle else 0 for _, load in loads],
         },
     }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from loadgen.charts.picture import Columns, Picture, colour, plain
 from loadgen.charts.theme import dash, ink, series
-from loadgen.charts.timeline import LEAST_S, column, latency, titled, zoom
+from loadgen.charts.timeline import LEAST_S, column, in_words, latency, titled, zoom
 from loadgen.records import Floats, Records
 from loadgen.report.figures import INFINITE, clean, duration, percent
 from loadgen.report.tables import Column, Table
@@ -230,6 +230,7 @@ def _chart(
     )
     lines = (
         alt.Chart(alt.NamedData(next(iter(data))))
+        .transform_calculate(within=in_words("within_s"))
         .mark_line(interpolate="step-after", strokeWidth=1.8)
         .encode(
             x=latency("x", "within_s", what, [*data.values()]),
@@ -239,7 +240,7 @@ def _chart(
             tooltip=[
                 alt.Tooltip(f"{by}:N"),
                 alt.Tooltip("share:Q", title="share of offered", format=".3%"),
-                alt.Tooltip("within_s:Q", title="within, s"),
+                alt.Tooltip("within:N"),
             ],
         )
         .add_params(zoom(encodings=["x"]))
@@ -258,11 +259,16 @@ def _rules() -> list[Any]:
             alt.Tooltip("share:Q", title="share that must be within", format=".3~%"),
         ],
     )
+    along: dict[str, Any] = {"angle": 270, "align": "left", "baseline": "bottom", "dx": 4, "dy": -2}
+    around = {"stroke": ink("paper"), "strokeWidth": 4, "strokeJoin": "round"}
     return [
         rules.mark_rule(color=ink("slo"), strokeDash=[4, 3]),
-        rules.mark_text(
-            angle=270, align="left", baseline="bottom", dx=4, dy=-2, color=ink("slo"), fontSize=10, limit=200
-        ).encode(y=alt.value(alt.expr("height")), text="label:N"),
+        *(
+            rules.mark_text(color=ink("slo"), fontSize=10, limit=200, **along, **looks).encode(
+                y=alt.value(alt.expr("height")), text="label:N"
+            )
+            for looks in (around, {})  # so that it can be read where a curve crosses it
+        ),
         rules.transform_filter("isValid(datum.share)")
         .mark_point(shape="diamond", filled=True, size=60, color=ink("slo"), opacity=1)
         .encode(y="share:Q"),

@@ -15,6 +15,7 @@ from loadgen.charts.timeline import (
     Bins,
     bins,
     column,
+    in_words,
     latency,
     titled,
     window_rules,
@@ -27,8 +28,8 @@ from loadgen.run import Run
 from loadgen.stats.quantiles import rank
 
 LARGEST = 300
-_SERIES = {"p50": "series0", "p99": "series1", "max": "failed", "largest": "ink"}
-_DASHES = {"p50": [1, 0], "p99": [6, 3], "max": [2, 2], "largest": [1, 0]}
+_SERIES = {"p50": "series0", "p99": "series1", "largest": "ink"}
+_DASHES = {"p50": [1, 0], "p99": [6, 3], "largest": [1, 0]}
 _QUANTILES = {"p50": 50, "p99": 99}
 # Of a float32 its upper 18 bits: a logarithm in steps of at most 0.2 %, without computing one.
 _SHIFT = 14
@@ -38,8 +39,9 @@ _ROWS = 20
 
 
 def spikes(run: Run) -> Picture | None:
-    """The median, the 99th percentile and the largest gap in each span, and the largest of all; None without
-    any. A gap counts where it ended.
+    """The median and the 99th percentile of the gaps in each span, and the largest of all; None without any.
+
+    A gap counts where it ended.
     """
     r = run.records
     if not len(r.gaps_us):
@@ -135,11 +137,10 @@ def _instants_us(r: Records) -> NDArray[np.int64]:
 def _lines(seen: _Seen) -> Columns:
     middles_s = seen.time.starts_s() + seen.time.width_s / 2
     quantiles_s = seen.quantiles_s([*_QUANTILES.values()])
-    longest_s = np.where(np.isnan(quantiles_s[:, 0]), np.nan, seen.longest_us / 1e6)
     return {
-        "at_s": column(np.tile(middles_s, 3)),
-        "gap_s": column(np.maximum(np.concatenate([*quantiles_s.T, longest_s]), LEAST_S)),
-        "gap": [name for name in (*_QUANTILES, "max") for _ in range(seen.time.count)],
+        "at_s": column(np.tile(middles_s, len(_QUANTILES))),
+        "gap_s": column(np.maximum(np.concatenate(quantiles_s.T), LEAST_S)),
+        "gap": [name for name in _QUANTILES for _ in range(seen.time.count)],
     }
 
 
@@ -158,9 +159,10 @@ def _chart(rules: list[Any], columns: list[Columns]) -> Any:
 
     shade = colour("gap", _SERIES)
     dashes = alt.Scale(domain=[*_SERIES], range=[*_DASHES.values()])
-    said = [alt.Tooltip("gap_s:Q", title="gap, s"), alt.Tooltip("at_s:Q", title="at, s")]
+    said = [alt.Tooltip("long:N", title="gap"), alt.Tooltip("at_s:Q", title="at, s")]
     points = (
         alt.Chart(alt.NamedData("largest_gaps"))
+        .transform_calculate(long=in_words("gap_s"))
         .mark_point(size=18, strokeWidth=1)
         .encode(
             x=alt.X("at_s:Q", title=SECONDS),
@@ -172,6 +174,7 @@ def _chart(rules: list[Any], columns: list[Columns]) -> Any:
     )
     lines = (
         alt.Chart(alt.NamedData("gaps"))
+        .transform_calculate(long=in_words("gap_s"))
         .mark_line(strokeWidth=1.5, point=alt.OverlayMarkDef(size=8))
         .encode(
             x="at_s:Q",
@@ -185,13 +188,15 @@ def _chart(rules: list[Any], columns: list[Columns]) -> Any:
 
 
 def _says(seen: _Seen, r: Records) -> str:
-    gap_us, instant_us, row = seen.top[:, 0].tolist()
+    """The largest gap of a measured request, where one is among the largest of all."""
+    place = int(r.measured[seen.top[2]].argmax())
+    gap_us, instant_us, row = seen.top[:, place].tolist()
     median_s = seen.quantiles_s([50], seen.time.count)[0, 0]
-    return (
-        f"Of {len(r.gaps_us):,} gaps half were within {duration(float(median_s))}; the largest, "
-        f"{duration(gap_us / 1e6)}, ended at {number(instant_us / 1e6)} s in request "
-        f"{clean(r.request_id[row])}."
-    )
+    included = "" if r.measured.all() else ", those of warm-up and tail included,"
+    whose = "a measured request" if r.measured[row] else "warm-up or tail"
+    half = f"Of {len(r.gaps_us):,} gaps{included} half were within {duration(float(median_s))}."
+    when = f"ended at {number(instant_us / 1e6)} s in {clean(r.request_id[row])}"
+    return f"{half} The largest of {whose}, {duration(gap_us / 1e6)}, {when}."
 
 
 def _table(seen: _Seen) -> Table:

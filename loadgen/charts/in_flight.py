@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,9 @@ _WHERE = {
     WAITING: "waiting in the engine",
 }
 _SERIES = {CLIENT: "ink", RUNNING: "decode", WAITING: "rejected"}
-_DASHES = {CLIENT: [1, 0], RUNNING: [6, 3], WAITING: [2, 2]}
+_DASHES = {CLIENT: [1, 0], RUNNING: [1, 0], WAITING: [2, 2]}
+_WIDTHS = {CLIENT: 1.2, RUNNING: 4, WAITING: 1.5}  # what runs is mostly all that is in flight: it lies below
+_OPACITIES = {CLIENT: 1, RUNNING: 0.5, WAITING: 1}
 
 Steps = tuple[Floats, NDArray[np.int64]]
 """Instants in order, and how many there are from each on."""
@@ -85,7 +87,7 @@ def _thinned(steps: Steps) -> Steps:
 
 
 def _columns(counted: dict[str, Steps]) -> Columns:
-    thin = {name: _thinned(steps) for name, steps in counted.items()}
+    thin = {name: _thinned(counted[name]) for name in reversed(counted)}  # the last is drawn on top
     return {
         "at_s": column(np.concatenate([instants for instants, _ in thin.values()])),
         "requests": [n for _, counts in thin.values() for n in counts.tolist()],
@@ -96,15 +98,19 @@ def _columns(counted: dict[str, Steps]) -> Columns:
 def _chart(series: dict[str, str], rules: list[Any]) -> Any:
     import altair as alt
 
-    dashes = alt.Scale(domain=[*series], range=[_DASHES[name] for name in series])
+    def by(looks: Mapping[str, Any]) -> Any:
+        return alt.Scale(domain=[*series], range=[looks[name] for name in series])
+
     lines = (
         alt.Chart(alt.NamedData("in_flight"))
-        .mark_line(interpolate="step-after", strokeWidth=1.5)
+        .mark_line(interpolate="step-after")
         .encode(
             x=alt.X("at_s:Q", title=SECONDS),
             y=alt.Y("requests:Q", title="requests", axis=alt.Axis(tickMinStep=1)),
             color=colour("where", series),
-            strokeDash=alt.StrokeDash("where:N", scale=dashes, title=None),
+            strokeDash=alt.StrokeDash("where:N", scale=by(_DASHES), title=None),
+            strokeWidth=alt.StrokeWidth("where:N", scale=by(_WIDTHS), title=None),
+            strokeOpacity=alt.StrokeOpacity("where:N", scale=by(_OPACITIES), title=None),
             tooltip=[
                 alt.Tooltip("where:N", title="where"),
                 alt.Tooltip("requests:Q", format=","),

@@ -21,7 +21,7 @@ from loadgen.charts.timeline import (
     window_rules,
     zoom,
 )
-from loadgen.records import Outcome
+from loadgen.records import Mask, Outcome, Records
 from loadgen.report.figures import number, percent
 from loadgen.report.tables import Column, Table
 from loadgen.run import Run
@@ -37,21 +37,27 @@ def over_time(run: Run) -> Picture | None:
     if not len(r):
         return None
     time = bins(r)
-    counts = np.zeros((time.count, len(SERIES)), np.int64)
-    np.add.at(counts, (time.of(r.due_s), endings(r)), 1)
+    counts = _counts(r, time, np.ones(len(r), bool))
     ended_s = r.ended_s[r.has(Outcome.OK) & ~np.isnan(r.ended_s)]
     completed = np.bincount(time.of(ended_s), minlength=time.count)
     rules, window = window_rules(run)
     return Picture(
         name="outcomes-over-time",
         title=titled("How requests ended", run),
-        says=_says(counts, completed, time),
+        says=_says(counts, _counts(r, time, r.measured), completed, time),
         spec=plain(_chart(counts, rules)),
         data={"outcomes": _bars(counts, time), "completed": _steps(completed, time)} | window,
         table=_table(counts, completed, time),
         by="outcome",
         series=_series(counts),
     )
+
+
+def _counts(r: Records, time: Bins, rows: Mask) -> Counts:
+    """How many of `rows` were due in each bin, by how they ended."""
+    counts = np.zeros((time.count, len(SERIES)), np.int64)
+    np.add.at(counts, (time.of(r.due_s[rows]), endings(r)[rows]), 1)
+    return counts
 
 
 def _series(counts: Counts) -> dict[str, str]:
@@ -124,15 +130,20 @@ def _chart(counts: Counts, rules: list[Any]) -> Any:
     return alt.layer(bars, line, *rules)
 
 
-def _says(counts: Counts, completed: Counts, time: Bins) -> str:
+def _ended(counts: Counts) -> str:
     total = int(counts.sum())
-    ended = ", ".join(
+    return ", ".join(
         f"{n:,} {name} ({percent(n / total, total)})"
         for name, n in zip(SERIES, counts.sum(0).tolist(), strict=True)
         if n
     )
-    of = "request" if total == 1 else "requests"
-    said = f"Of {total:,} {of} that fell due, warm-up and tail included: {ended}."
+
+
+def _says(counts: Counts, measured: Counts, completed: Counts, time: Bins) -> str:
+    total, n = int(counts.sum()), int(measured.sum())
+    said = f"Of {n:,} measured request{'s' * (n != 1)}: {_ended(measured)}." if n else "None was measured."
+    if n < total:
+        said += f" Of {total - n:,} of warm-up and tail: {_ended(counts - measured)}."
     if not completed.any():
         return f"{said} None was completed."
     place = int(completed.argmax())

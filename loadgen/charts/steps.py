@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loadgen.charts.picture import Columns, Picture, colour, plain
 from loadgen.charts.theme import ink
 from loadgen.charts.timeline import SECONDS, column, zoom
 from loadgen.engine.trace import Iteration
+from loadgen.records import Floats
 from loadgen.report.figures import number, percent
 from loadgen.report.tables import Column, Table
 
@@ -18,17 +18,15 @@ MOST_BARS = 150
 LISTED = 20
 SERIES = {"decode": "decode", "prefill": "prefill", "unused": "unused"}
 
-Floats = NDArray[np.float64]
 
-
-def tokens(trace: Sequence[Iteration], budget: int | None = None) -> Picture:
+def tokens(trace: Sequence[Iteration]) -> Picture:
     """What each step computed: decode below, prefill on it, and what was left of the budget on top.
 
-    `budget`: in tokens; by default as the trace tells. Of many steps, the mean over short spans of time.
+    Of many steps, the mean over short spans of time.
     """
-    held = _held(trace, budget)
-    if budget is None and any(step.unused_tokens is not None for step in trace):
-        budget = round(max(map(sum, zip(*held.values(), strict=True))))
+    held = _held(trace)
+    has_budget = any(step.unused_tokens is not None for step in trace)
+    budget = round(max(map(sum, zip(*held.values(), strict=True)))) if has_budget else None
     bars, edges_s, is_binned = _bars(trace, held)
     most = max([budget or 0.0, *map(sum, zip(*(each.tolist() for each in bars.values()), strict=True))])
     series = {doing: of for doing, of in SERIES.items() if any(held[doing])}
@@ -44,13 +42,11 @@ def tokens(trace: Sequence[Iteration], budget: int | None = None) -> Picture:
     )
 
 
-def _held(trace: Sequence[Iteration], budget: int | None) -> dict[str, list[float]]:
+def _held(trace: Sequence[Iteration]) -> dict[str, list[float]]:
     """Tokens by step."""
     decode = [float(len(step.decode)) for step in trace]
     prefill = [float(sum(tokens for _, tokens in step.prefill)) for step in trace]
     unused = [float(step.unused_tokens or 0) for step in trace]
-    if budget is not None:
-        unused = [max(0.0, budget - d - p) for d, p in zip(decode, prefill, strict=True)]
     return {"decode": decode, "prefill": prefill, "unused": unused}
 
 
@@ -91,11 +87,19 @@ def _says(
     said += f": {decode:,.0f} of decode, {prefill:,.0f} of prompts"
     if budget:
         left = percent(sum(held["unused"]) / (budget * len(trace)), 100)
-        said += f"; {left} of the budget of {budget:,} went unused"
+        slots = percent(_slots_used(trace), 100)
+        said += f". {left} of the budget of {budget:,} went unused: it is a cap, and {slots} of the slots "
+        said += "were used"
     if waited := sum(step.decode_waited for step in trace):
         said += f"; in {waited:,} steps somebody's next token waited for prompts"
     binned = f" A bar is the mean over a span of time, of which there are {MOST_BARS}." if is_binned else ""
     return f"{said}.{binned}"
+
+
+def _slots_used(trace: Sequence[Iteration]) -> float | None:
+    """The share of all slots of all steps that did something for a request."""
+    whole = sum(step.slots for step in trace)
+    return sum(step.used_slots for step in trace) / whole if whole else None
 
 
 def _columns(bars: dict[str, Floats], edges_s: list[tuple[float, float]], shown: list[str]) -> Columns:

@@ -99,18 +99,24 @@ def zoom(**options: Any) -> Any:
     return alt.selection_interval(bind="scales", name="zoom", zoom="wheel![event.ctrlKey]", **options)
 
 
+def in_words(field: str) -> str:
+    """The expression that says seconds in the unit in which the axis of latency does."""
+    at = f"datum.{field}"
+    return (
+        f"isValid({at}) ? {at} < 1 ? format({at} * 1000, '.4~g') + ' ms' : format({at}, '.4~g') + ' s' : '–'"
+    )
+
+
 def latency(scale: Literal["x", "y"], field: str, title: str, columns: Sequence[Columns]) -> Any:
     """A log scale of seconds, as wide as `field` of all `columns`.
 
-    Each label has its unit; over decades only 1, 2 and 5 have one.
+    Each label has its unit; over more than a decade only 1, 2 and 5 have one.
     """
     import altair as alt
 
-    shown = "format(datum.value < 1 ? datum.value * 1000 : datum.value, '~g')"
-    unit = "(datum.value < 1 ? ' ms' : ' s')"
-    is_wide = f"domain('{scale}')[1] > 3 * domain('{scale}')[0]"
+    is_wide = f"domain('{scale}')[1] > 10 * domain('{scale}')[0]"
     is_between = "test(regexp('^[346789][.]0+e'), format(datum.value, '.6e'))"
-    axis = alt.Axis(labelExpr=f"{is_wide} && {is_between} ? '' : {shown} + {unit}")
+    axis = alt.Axis(labelExpr=f"{is_wide} && {is_between} ? '' : ({in_words('value')})")
     channel = alt.X if scale == "x" else alt.Y
     spread = alt.Scale(type="log", nice=False, padding=6, domain=_extent(field, columns))
     return channel(f"{field}:Q", title=f"{title}, log scale", axis=axis, scale=spread)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.charts.picture import Columns, Picture, colour, plain
-from loadgen.charts.timeline import SECONDS, SERIES, SHAPES, column, endings, names, titled, zoom
+from loadgen.charts.timeline import SECONDS, SERIES, SHAPES, column, endings, in_words, names, titled, zoom
 from loadgen.records import OUTCOMES, Floats, Records
 from loadgen.report.figures import clean, duration, number
 from loadgen.report.tables import Column, Table
@@ -21,13 +21,13 @@ _TABLED = 40
 
 
 def waterfall(run: Run, rows: int = 60) -> Picture | None:
-    """Requests due one after another around the slowest TTFT, a row each; None without any."""
+    """Requests due one after another around the slowest measured TTFT, a row each; None without any."""
     r = run.records
     if not len(r):
         return None
     order = np.lexsort((r.index, r.due_s))
-    ttft_s = span_s(r.first_token_s, r.due_s)[order]
-    middle = int(np.nanargmax(ttft_s)) if not np.isnan(ttft_s).all() else 0
+    first_row = _slowest(r.at(order))
+    middle = 0 if first_row is None else first_row
     first = max(0, min(middle - rows // 2, len(r) - rows))
     some = r.at(order[first : first + rows])
     data = {"waterfall": _bars(some), "waterfall_ends": _ends(some)}
@@ -43,6 +43,15 @@ def waterfall(run: Run, rows: int = 60) -> Picture | None:
         series=series,
         height=max(110, _ROW_HEIGHT * len(some)),
     )
+
+
+def _slowest(r: Records) -> int | None:
+    """The row of the slowest first token: of measured requests, where any of them had one."""
+    ttft_s = span_s(r.first_token_s, r.due_s)
+    for some in (np.where(r.measured, ttft_s, np.nan), ttft_s):
+        if not np.isnan(some).all():
+            return int(np.nanargmax(some))
+    return None
 
 
 def _turns(r: Records) -> Floats:
@@ -82,6 +91,7 @@ def _told(r: Records, rows: NDArray[np.intp]) -> dict[str, Any]:
     return {
         "request": [clean(r.request_id[row]) for row in rows],
         "outcome": [OUTCOMES[r.outcome[row]].value for row in rows],
+        "measured": r.measured[rows].astype(int).tolist(),
         "due_s": column(r.due_s[rows]),
         "ttft_s": column(span_s(r.first_token_s, r.due_s)[rows]),
         "e2e_s": column(span_s(r.last_token_s, r.due_s)[rows]),
@@ -102,19 +112,23 @@ def _chart(series: dict[str, str]) -> Any:
         alt.Tooltip("request:N"),
         alt.Tooltip("outcome:N"),
         alt.Tooltip("due_s:Q", title="due, s"),
-        alt.Tooltip("ttft_s:Q", title="TTFT, s"),
-        alt.Tooltip("e2e_s:Q", title="E2E, s"),
+        alt.Tooltip("ttft:N", title="TTFT"),
+        alt.Tooltip("e2e:N", title="E2E"),
         alt.Tooltip("tokens:Q", title="tokens received"),
     ]
+    words = {"ttft": in_words("ttft_s"), "e2e": in_words("e2e_s")}
+    pale = alt.condition("datum.measured", alt.value(1), alt.value(0.4))
     line = alt.Y("row:O", axis=alt.Axis(labels=False, ticks=False, title="requests, first due on top"))
     bars = (
         alt.Chart(alt.NamedData("waterfall"))
+        .transform_calculate(**words)
         .mark_bar()
         .encode(
             x=alt.X("from_s:Q", title=SECONDS, scale=alt.Scale(zero=False)),
             x2="to_s",
             y=line,
-            color=colour("what", series),
+            color=colour("what", series).legend(symbolOpacity=1),
+            opacity=pale,
             tooltip=[alt.Tooltip("what:N"), alt.Tooltip("to_s:Q", title="until, s"), *said],
         )
         .add_params(zoom(encodings=["x"]))
@@ -122,12 +136,14 @@ def _chart(series: dict[str, str]) -> Any:
     shapes = alt.Scale(domain=[*series], range=[SHAPES.get(name, "square") for name in series])
     ends = (
         alt.Chart(alt.NamedData("waterfall_ends"))
-        .mark_point(filled=True, size=22, opacity=1)
+        .transform_calculate(**words)
+        .mark_point(filled=True, size=22)
         .encode(
             x="at_s:Q",
             y=line,
             color=colour("what", series),
             shape=alt.Shape("what:N", scale=shapes, title=None),
+            opacity=pale,
             tooltip=said,
         )
     )
@@ -138,12 +154,12 @@ def _says(some: Records, n: int) -> str:
     span = f"{number(float(some.due_s[0]))} to {number(float(some.due_s[-1]))} s"
     every = f"All {n:,} requests" if n > 1 else "One request"
     what = f"{len(some):,} of {n:,} requests, due from {span}" if len(some) < n else every
-    ttft_s = span_s(some.first_token_s, some.due_s)
-    if np.isnan(ttft_s).all():
+    if (slowest := _slowest(some)) is None:
         return f"{what}: none had a first token."
-    slowest = int(np.nanargmax(ttft_s))
-    why = "chosen since the slowest first token is among them" if len(some) < n else "the slowest first token"
-    return f"{what}; {why}: {duration(float(ttft_s[slowest]))}, {clean(some.request_id[slowest])}."
+    ttft_s = float(span_s(some.first_token_s, some.due_s)[slowest])
+    of = "the slowest measured first token" if some.measured[slowest] else "the slowest first token"
+    why = f"chosen since {of} is among them" if len(some) < n else of
+    return f"{what}; {why}: {duration(ttft_s)}, {clean(some.request_id[slowest])}."
 
 
 def _table(some: Records) -> Table:

@@ -38,7 +38,7 @@ def report(
         bool, typer.Option("--serve", help="Show the page in a browser, on loopback, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Summarise a run again, or compare several; as text, page or pictures."""
+    """Say again what a run holds, or compare several; draw it."""
     from loadgen.cli.files import PAGE, refuse_no_folder, refuse_unwritable
     from loadgen.cli.reporting import draw_page, reported
     from loadgen.cli.words import Words

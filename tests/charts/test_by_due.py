@@ -35,9 +35,19 @@ def test_every_request_is_a_point_or_a_mark_on_the_edge() -> None:
     assert picture.data["tokenless"]["outcome"] == ["rejected", "failed"]
     assert [*picture.series] == ["ok", "rejected", "failed"]
     assert picture.says == (
-        "TTFT went from 250 ms to 750 ms; the slowest was due at 1.50 s. "
-        "2 of 4 requests had no first token: they are marked on the upper edge."
+        "TTFT of measured requests went from 750 ms to 750 ms; the slowest was due at 1.50 s. "
+        "2 of 3 had no first token: they are marked on the upper edge. 1 of warm-up and tail are drawn too."
     )
+
+
+def test_cells_are_of_the_latencies_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of TTFTs from 50 to 60 s the cells spread over these, not from 1 s on: twenty at least are taken."""
+    monkeypatch.setattr(by_due, "MOST_POINTS", 1000)
+    picture = ttft(run_of([ok(i, i * 0.01, ttft_s=50 + i / 200) for i in range(2000)]))
+    assert picture is not None
+    cells = picture.data["ttft_cells"]
+    assert min(cells["least_s"]) >= 49
+    assert len({*cells["least_s"]}) >= 20
 
 
 @pytest.fixture

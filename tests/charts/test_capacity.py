@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from loadgen.capacity import Capacity
-from loadgen.charts.capacity import SERIES, SHAPES, curve, latency
+from loadgen.charts.capacity import SERIES, SHAPES, curve, latency, share
 from loadgen.charts.picture import rows, svg
 from loadgen.probe import Probe
+from loadgen.report import capacity_view
 from loadgen.stats.summary import SloResult, Verdict
 
 
@@ -75,21 +77,73 @@ def test_what_never_came_stands_above_all_that_did() -> None:
 @pytest.mark.parametrize(
     ("text", "field", "title", "limit_s"),
     [
-        ("share(ttft<=500ms, tpot<=50ms) >= 95%", "ttft_p99_s", "TTFT p99", 0.5),
-        ("mean(itl) <= 40ms", "itl_p99_s", "ITL p99", 0.04),
-        ("max(e2e) <= 9s", "e2e_p99_s", "E2E p99", 9.0),
+        ("share(ttft<=500ms, tpot<=50ms) >= 95%", "ttft_p99_s", "TTFT p99", None),
+        ("p99(ttft) <= 500ms", "ttft_p99_s", "TTFT p99", 0.5),
+        ("p90(ttft) <= 500ms", "ttft_p99_s", "TTFT p99", None),
+        ("mean(itl) <= 40ms", "itl_p99_s", "ITL p99", None),
+        ("max(e2e) <= 9s", "e2e_p99_s", "E2E p99", None),
         ("p99(tpot) <= 40ms", "e2e_p99_s", "E2E p99", None),
         ("rejection_rate <= 1%", "e2e_p99_s", "E2E p99", None),
     ],
 )
-def test_the_metric_that_limits_is_drawn_with_its_limit(
+def test_the_metric_that_limits_is_drawn_with_a_limit_of_its_p99(
     text: str, field: str, title: str, limit_s: float | None
 ) -> None:
-    """Of another metric than is drawn no limit stands in the picture."""
+    """A limit of another metric, or of another statistic, stands in no picture of a p99."""
     picture = latency(found(probe(2, "PASS", text, **{field: 0.3}), limiting=text))
     assert picture.title.startswith(title)
     assert picture.data["by_load"]["value"] == [0.3]
     assert picture.data["limit"]["value"] == ([] if limit_s is None else [limit_s])
+
+
+def judged(load: float, share_within: float, verdict: Verdict) -> Probe:
+    text = "p90(ttft) <= 500ms"
+    result = replace(slo(text), value=share_within, low=share_within - 0.1, high=1.0, n=1000)
+    return replace(probe(load, verdict, text, ttft_p99_s=0.9), slos=[result])
+
+
+P90 = found(
+    judged(2, 1.0, "PASS"), judged(4, 0.95, "PASS"), judged(8, 0.6, "FAIL"), limiting="p90(ttft) <= 500ms"
+)
+
+
+def test_a_share_is_drawn_against_what_is_promised() -> None:
+    """By load, in its bounds: 100, 95 and 60 % against the 90 % of a p90."""
+    picture = share(P90)
+    assert picture is not None
+    assert picture.data["share"]["value"] == [1, 0.95, 0.6]
+    assert picture.data["share_bounds"]["low"] == pytest.approx([0.9, 0.85, 0.5])
+    assert picture.data["promised"] == {"value": [0.9], "label": ["promised: 90 %"]}
+    assert "100 % at 2 and 60.0 % at 8 requests/s" in picture.says
+    assert share(found(*PROBES, limiting="mean(ttft) <= 1s")) is None
+
+
+def test_in_letters_the_share_crosses_what_is_promised_at_the_capacity() -> None:
+    """The line is the 90 %: P above it, F below, at 2, 4 and 8 from left to right on a log axis."""
+    lines = capacity_view.picture(P90, 72)
+    plot = [line.partition("|")[2] for line in lines if "|" in line]
+    rule = next(i for i, line in enumerate(plot) if "-" in line)
+    above, below = "".join(plot[: rule + 1]), "".join(plot[rule + 1 :])
+    assert (above.count("P"), above.count("F"), below.count("P"), below.count("F")) == (2, 0, 0, 1)
+    width = 72 - 12
+    assert [line.index(mark) for line in plot for mark in "F" if mark in line] == [width - 1]
+    assert plot[rule].count("-") >= width - 2
+    assert "90 %, promised" in lines[-2]
+
+
+@pytest.mark.parametrize("draw", [share, latency, curve])
+def test_a_load_that_could_not_be_measured_is_not_late(draw: Any) -> None:
+    """It stands at the foot, in words too, and has no figure: not even an infinite one."""
+    lost = Probe(load=9, folders=["x"], verdict="INVALID", reason="the client was late")
+    picture = draw(found(*P90.probes, lost, limiting="p90(ttft) <= 500ms"))
+    assert rows(picture.data["unmeasured"]) == [
+        {"load": 9, "verdict": "INVALID", "why": "the client was late"}
+    ]
+    assert "Not measured: 1 of 4 loads, marked at the foot." in picture.says
+    assert "infinitely late" not in picture.says
+    figures = next(rows(data) for data in picture.data.values() if "value" in data and "said" in data)
+    assert [row["value"] for row in figures if row["load"] == 9] == [None]
+    assert "var(--" not in svg(picture)
 
 
 def test_a_server_keeps_up_on_the_line_of_all_that_was_sent() -> None:

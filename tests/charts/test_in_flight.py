@@ -36,6 +36,26 @@ def test_each_step_is_what_brute_force_counts(seed: int) -> None:
         assert n == there.sum(), at_s
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_thinned_it_ends_as_it_did(seed: int) -> None:
+    """The last point is the last change: of 3,000 requests that all ended, none is left in flight."""
+    run = run_of([ok(i, i * 0.01, ttft_s=0.5 + seed) for i in range(3000)])
+    picture = in_flight(run)
+    assert picture is not None
+    drawn = picture.data["in_flight"]
+    assert len(drawn["at_s"]) <= MOST_POINTS
+    assert (drawn["at_s"][-1], drawn["requests"][-1]) == (pytest.approx(float(run.records.ended_s.max())), 0)
+
+
+def test_the_client_is_drawn_on_top_of_the_engine() -> None:
+    """What runs is mostly what is in flight: the last in the data lies on top, and is thinner."""
+    picture = in_flight(run_of([ok(0)]), [step(0, 0.0, active=["a"], queue=[])])
+    assert picture is not None
+    assert picture.data["in_flight"]["where"][-1] == "in flight"
+    looks = str(picture.spec)
+    assert "'range': [1.2, 4, 1.5]" in looks
+
+
 def test_a_request_that_ends_as_another_starts_is_not_beside_it() -> None:
     """Ten one after the other are one at a time."""
     run = run_of([ok(i, i * 0.5, ttft_s=0.5, gaps_us=()) for i in range(10)])

@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from loadgen.charts import of_run
 from loadgen.charts.of_run import pictures
 from loadgen.charts.picture import svg
 from loadgen.records import Outcome, RequestRecord
 from loadgen.stats import summarize
 from tests.charts.drawn import any_run, is_whole
+from tests.engine.iterations import BASELINE
 from tests.records import failed, ok, run_of
 
 NAMES = ["latencies", "outcomes-over-time", "in-flight", "ttft-by-due", "gaps", "waterfall"]
@@ -79,6 +81,17 @@ def test_a_run_that_cannot_be_trusted_says_so_in_every_picture() -> None:
     summary = summarize(run)
     assert summary.validity == "INVALID"
     assert all(picture.title.endswith(", INVALID") for picture in pictures(run, summary))
+
+
+def test_a_trace_that_is_too_long_is_drawn_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each picture of the engine, with how far it goes; of all its steps nothing is said."""
+    monkeypatch.setattr(of_run, "MOST_STEPS", 3)
+    run, trace = any_run(3, source="virtual"), [*BASELINE]
+    found = {picture.name: picture.says for picture in pictures(run, summarize(run), trace)}
+    said = "Of the engine only the first 3 steps are drawn, up to 3.00 s."
+    assert {name for name, says in found.items() if said in says} == {"in-flight", "slots", "tokens", "kv"}
+    whole = pictures(run, summarize(run), trace[:3])
+    assert not any("only the first" in picture.says for picture in whole)
 
 
 def test_a_hostile_request_id_is_harmless() -> None:

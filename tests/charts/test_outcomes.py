@@ -50,6 +50,27 @@ def test_a_failure_is_never_completed() -> None:
     assert "9 failed (90 %), 1 aborted (10 %)" in picture.says
 
 
+def test_measured_requests_are_told_first_and_apart() -> None:
+    """Three ok that count, and of the tail one ok and two that the end of the run cut."""
+    rows = [ok(i, i * 0.1) for i in range(3)] + [ok(3, 0.5, phase="tail")]
+    rows += [failed(i, 0.6, Outcome.ABORTED, phase="tail") for i in (4, 5)]
+    picture = over_time(run_of(rows))
+    assert picture is not None
+    assert picture.says.startswith(
+        "Of 3 measured requests: 3 ok (100 %). Of 3 of warm-up and tail: 1 ok (33 %), 2 aborted (67 %)."
+    )
+
+
+def test_ok_stands_lowest_in_every_bar() -> None:
+    """Then rejected, failed, aborted: as the rows say, by which bars are stacked."""
+    picture = over_time(any_run(1, n=400))
+    assert picture is not None
+    bars = picture.data["outcomes"]
+    order = dict(zip(bars["outcome"], bars["order"], strict=True))
+    assert sorted(order, key=lambda name: float(order[name] or 0)) == ["ok", "rejected", "failed", "aborted"]
+    assert "'order': {'field': 'order'" in str(picture.spec)
+
+
 def test_there_are_at_most_sixty_bins_and_about_ten_requests_in_each() -> None:
     """Widths are 1, 2 or 5 times a power of ten."""
     many, few = over_time(any_run(1, n=3000)), over_time(any_run(1, n=30))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from loadgen.charts.picture import Picture, rows, svg
 from loadgen.charts.steps import MOST_BARS, tokens
@@ -31,10 +32,12 @@ def test_each_step_is_a_bar_of_what_it_held() -> None:
 
 
 def test_the_budget_is_what_was_used_and_what_was_not() -> None:
-    """6 tokens, by the trace; another that is given takes its place, and what is left follows."""
-    assert tokens(BASELINE).data["budget"]["budget"] == [6]
-    given = tokens(BASELINE, 8)
-    assert area(given, "unused") == pytest.approx(6 * 8 - sum(area(given, d) for d in ("decode", "prefill")))
+    """6 tokens in each of six steps, by the trace; and what is left is not said to be spare capacity."""
+    picture = tokens(BASELINE)
+    assert picture.data["budget"]["budget"] == [6]
+    assert sum(area(picture, doing) for doing in ("decode", "prefill", "unused")) == pytest.approx(6 * 6)
+    some = [replace(step, slots=8, used_slots=2) for step in BASELINE]
+    assert "it is a cap, and 25.0 % of the slots were used" in tokens(some).says
 
 
 def test_without_a_budget_nothing_is_unused() -> None:

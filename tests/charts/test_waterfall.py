@@ -54,7 +54,21 @@ def test_the_slice_is_of_successive_requests_around_the_slowest(slowest: int) ->
     assert len(drawn) == 60
     assert np.all(np.diff(drawn) == 1)
     assert slowest in drawn
-    assert picture.says.endswith(f"the slowest first token is among them: 5.00 s, r{slowest}.")
+    assert drawn[0] == min(max(0, slowest - 30), 240)  # in the middle, but for the ends
+    assert picture.says.endswith(f"the slowest measured first token is among them: 5.00 s, r{slowest}.")
+
+
+def test_a_slower_request_of_the_tail_is_not_what_is_shown() -> None:
+    """Nor of warm-up; where nobody measured had a token, it is."""
+    rows = [ok(i, i * 1.0, ttft_s=9.0 if i == 290 else 2.0 if i == 50 else 0.1) for i in range(300)]
+    rows[290] = ok(290, 290.0, ttft_s=9.0, phase="tail")
+    picture = waterfall(run_of(rows))
+    assert picture is not None
+    assert picture.says.endswith("the slowest measured first token is among them: 2.00 s, r50.")
+    assert {*picture.data["waterfall_ends"]["measured"]} == {1}
+    alone = waterfall(run_of([rows[290], failed(0)]))
+    assert alone is not None
+    assert alone.says.endswith("the slowest first token: 9.00 s, r290.")
 
 
 @pytest.mark.parametrize("seed", range(3))
