@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from loadgen.export.kinds import KINDS, ROWS
+
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
@@ -17,20 +19,10 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, parquet, jsonl, perfetto or openmetrics. Default: by the ending of FILE.",
+            help=f"{', '.join(KINDS)}. Default: by the ending of FILE.",
         ),
     ] = None,
 ) -> None:
-    """Export a run as CSV, Parquet, JSON lines, a trace or metrics.
-
-    .csv, .parquet, .jsonl: one row a request: its record and what it measured (ttft_s, e2e_s, tpot_s, ...).
-
-    .json: a trace of requests for https://ui.perfetto.dev, of at most 100,000 of them.
-
-    .om, .prom, .txt: the summary as OpenMetrics text. To a Pushgateway:
-
-    loadgen export RUN - --format openmetrics | curl --data-binary @- http://HOST:9091/metrics/job/loadgen
-    """
     from loadgen.cli.files import refuse_unwritable
     from loadgen.cli.streams import whole_output
     from loadgen.cli.words import Words
@@ -47,3 +39,15 @@ def export(
     else:
         refuse_unwritable(Path(file))
         Words().say(f"{file}: {formats.export(run, Path(file), chosen)}")
+
+
+export.__doc__ = "\n\n".join(
+    [
+        "Export a run as CSV, Parquet, JSON lines, a trace or metrics.",
+        *(f"{name} ({' '.join(kind.endings)}): {kind.holds}" for name, kind in KINDS.items()),
+        ROWS,
+        "To a Pushgateway:",
+        "loadgen export RUN - --format openmetrics |",
+        "curl --data-binary @- http://HOST:9091/metrics/job/loadgen",
+    ]
+)

@@ -20,7 +20,7 @@ def reproduce(
         Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page, too.")
     ] = None,
 ) -> None:
-    """Make a published comparison or an argument about batching again, in virtual time.
+    """Make a published study of batching again, in virtual time.
 
     Writes report.md, its pictures as SVG, and figures.json.
     """

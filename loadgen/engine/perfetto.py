@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadgen.engine.trace import Iteration, Slots
+from loadgen.engine.trace_events import PID, Event, about, event, thread
 
-Event = dict[str, Any]
-
-_PID = 1
 _QUEUE = 1  # the thread on which refused requests are marked
 _FIRST_SLOT = 2
 
@@ -24,8 +22,8 @@ def events(iterations: Iterable[Iteration], title: str) -> Iterator[Event]:
     A request takes the lowest free slot and keeps it until it is preempted or no longer active. Steps in
     which it decodes, one after the other, are one slice; in those without one it only holds its slot.
     """
-    yield _about("process_name", _QUEUE, name=title)
-    yield from _thread(_QUEUE, "queue")
+    yield about("process_name", _QUEUE, name=title)
+    yield from thread(_QUEUE, "queue")
     picture = _Picture()
     for iteration in iterations:
         yield from picture.iteration(iteration)
@@ -77,7 +75,7 @@ class _Picture:
     def _come(self, name: str, slot: int) -> Iterator[Event]:
         stay = self._stays[name] = _Stay(name, _FIRST_SLOT + slot)
         if slot == self._threads:
-            yield from _thread(stay.thread, f"slot {slot}")
+            yield from thread(stay.thread, f"slot {slot}")
             self._threads += 1
         yield self._event("B", name, stay.thread)
 
@@ -112,16 +110,7 @@ class _Picture:
     def _count(self, name: str, **values: int) -> Iterator[Event]:
         if self._counted.get(name) != values:
             self._counted[name] = values
-            yield {"ph": "C", "name": name, "pid": _PID, "ts": self._now_us, "args": values}
+            yield {"ph": "C", "name": name, "pid": PID, "ts": self._now_us, "args": values}
 
-    def _event(self, phase: str, name: str, thread: int, **more: Any) -> Event:
-        return {"ph": phase, "name": name, "pid": _PID, "tid": thread, "ts": self._now_us, **more}
-
-
-def _thread(thread: int, name: str) -> Iterator[Event]:
-    yield _about("thread_name", thread, name=name)
-    yield _about("thread_sort_index", thread, sort_index=thread)
-
-
-def _about(what: str, thread: int, **facts: Any) -> Event:
-    return {"ph": "M", "name": what, "pid": _PID, "tid": thread, "args": facts}
+    def _event(self, phase: str, name: str, where: int, **more: Any) -> Event:
+        return event(phase, name, where, self._now_us, **more)

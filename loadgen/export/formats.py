@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from loadgen.export import perfetto, sheets
+from loadgen.export.kinds import KINDS
 from loadgen.run import whole
 from loadgen.scenario import ScenarioError
 
@@ -40,13 +41,14 @@ def _openmetrics(folder: Path, file: BinaryIO) -> str:
     return "the summary"
 
 
-FORMATS = {
-    "csv": Format((".csv",), _rows(sheets.write_csv)),
-    "parquet": Format((".parquet",), _rows(sheets.write_parquet)),
-    "jsonl": Format((".jsonl",), _rows(sheets.write_jsonl)),
-    "perfetto": Format((".json",), _perfetto),
-    "openmetrics": Format((".om", ".prom", ".txt"), _openmetrics),
+_WRITE: dict[str, Callable[[Path, BinaryIO], str]] = {
+    "csv": _rows(sheets.write_csv),
+    "parquet": _rows(sheets.write_parquet),
+    "jsonl": _rows(sheets.write_jsonl),
+    "perfetto": _perfetto,
+    "openmetrics": _openmetrics,
 }
+FORMATS = {name: Format(kind.endings, _WRITE[name]) for name, kind in KINDS.items()}
 
 
 def format_of(name: str, chosen: str | None) -> Format:

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from loadgen.engine.trace_events import PID, Event, about, event, thread
 from loadgen.records import OUTCOMES, Records
 from loadgen.report.figures import clean
 from loadgen.report.tables import SOURCES
@@ -21,9 +22,6 @@ from loadgen.run import Run, load
 
 MOST = 100_000  # requests: beyond, the viewers no longer move
 
-Event = dict[str, Any]
-
-_PID = 1
 _NEVER = 1  # the thread on which those are marked that took no time
 _FIRST_LANE = 2
 
@@ -34,15 +32,15 @@ def write(folder: Path, file: BinaryIO) -> tuple[int, int]:
     encode = msgspec.json.Encoder().encode
     file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
     file.writelines(encode(event) + b",\n" for event in events(run))
-    file.write(encode(_about("process_sort_index", _NEVER, sort_index=_PID)) + b"\n]}\n")
+    file.write(encode(about("process_sort_index", _NEVER, sort_index=PID)) + b"\n]}\n")
     return min(MOST, len(run.records)), len(run.records)
 
 
 def events(run: Run) -> Iterator[Event]:
     """Trace events, `ts` in microseconds from the start of the run; what is counted comes last."""
     title = f"{run.header.run_id}, {SOURCES[run.header.source]}"
-    yield _about("process_name", _NEVER, name=title)
-    yield from _thread(_NEVER, "refused at once, or never started")
+    yield about("process_name", _NEVER, name=title)
+    yield from thread(_NEVER, "refused at once, or never started")
     r = run.records.at(np.lexsort((run.records.index, run.records.due_s))[:MOST])
     end_s = np.fmax(r.ended_s, r.last_token_s)
     yield from _requests(r, end_s.tolist())
@@ -56,19 +54,19 @@ def _requests(r: Records, ends_s: list[float]) -> Iterator[Event]:
     opened = 0
     due, first, last = r.due_s.tolist(), r.first_token_s.tolist(), r.last_token_s.tolist()
     for row, (due_s, end_s) in enumerate(zip(due, ends_s, strict=True)):
-        name, about = f"request {r.index[row]}", _facts(r, row)
+        name, facts = f"request {r.index[row]}", _facts(r, row)
         if not end_s > due_s:  # nor where there is no end
-            yield {**_event("i", name, _NEVER, due_s), "s": "t", "args": about}
+            yield event("i", name, _NEVER, _us(due_s), s="t", args=facts)
             continue
         while busy and busy[0][0] <= due_s:
             heappush(lanes, heappop(busy)[1])
         if not lanes:
             heappush(lanes, _FIRST_LANE + opened)
-            yield from _thread(_FIRST_LANE + opened, f"lane {opened}")
+            yield from thread(_FIRST_LANE + opened, f"lane {opened}")
             opened += 1
         lane = heappop(lanes)
         heappush(busy, (end_s, lane))
-        yield _slice(name, lane, due_s, end_s, args=about)
+        yield _slice(name, lane, due_s, end_s, args=facts)
         yield _slice("wait", lane, due_s, end_s if np.isnan(first[row]) else first[row])
         if last[row] > first[row]:
             yield _slice("stream", lane, first[row], last[row])
@@ -98,25 +96,12 @@ def _in_flight(starts_s: Iterable[float], ends_s: Iterable[float]) -> Iterator[E
     for place, (at_s, change) in enumerate(changes):
         count += change
         if place + 1 == len(changes) or changes[place + 1][0] > at_s:
-            yield {**_event("C", "in flight", _NEVER, at_s), "args": {"requests": count}}
+            yield event("C", "in flight", _NEVER, _us(at_s), args={"requests": count})
 
 
-def _slice(name: str, thread: int, start_s: float, end_s: float, **more: Any) -> Event:
-    return {**_event("X", name, thread, start_s), "dur": _us(end_s) - _us(start_s), **more}
-
-
-def _event(phase: str, name: str, thread: int, at_s: float) -> Event:
-    return {"ph": phase, "name": name, "pid": _PID, "tid": thread, "ts": _us(at_s)}
+def _slice(name: str, lane: int, start_s: float, end_s: float, **more: Any) -> Event:
+    return event("X", name, lane, _us(start_s), dur=_us(end_s) - _us(start_s), **more)
 
 
 def _us(instant_s: float) -> int:
     return round(instant_s * 1e6)
-
-
-def _thread(thread: int, name: str) -> Iterator[Event]:
-    yield _about("thread_name", thread, name=name)
-    yield _about("thread_sort_index", thread, sort_index=thread)
-
-
-def _about(what: str, thread: int, **facts: Any) -> Event:
-    return {"ph": "M", "name": what, "pid": _PID, "tid": thread, "args": facts}

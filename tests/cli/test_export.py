@@ -127,6 +127,16 @@ def test_the_shell_sees_0_for_an_export_into_a_pipe(run: Path, tmp_path: Path) -
     assert len(json.loads(piped.out)["traceEvents"]) > 2
 
 
+def test_the_help_names_every_format_and_ending() -> None:
+    """And in which order rows come."""
+    done = CliRunner().invoke(app, ["export", "--help"])
+    said = " ".join(done.stdout.split())
+    for name, one in FORMATS.items():
+        assert f"{name} ({' '.join(one.endings)}): " in said
+    assert f"{', '.join(FORMATS)}. Default" in said
+    assert "Rows come as requests ended, warm-up and tail too" in said
+
+
 def test_a_name_as_long_as_may_be_is_no_trouble(run: Path, tmp_path: Path) -> None:
     """What is written in the meantime has a short one; and a file of the user's own name for it stays."""
     path = tmp_path / f"{'a' * 251}.csv"

@@ -31,6 +31,13 @@ def test_a_percentile_is_off_by_no_more_than_half_a_bin(durations_us: list[int],
     assert found_s * 1e6 == pytest.approx(exact_us, rel=1 / 16 + 1e-9)
 
 
+@pytest.mark.parametrize("p", [1, 50, 90, 99, 100])
+def test_a_percentile_is_the_least_that_so_many_reach_at_most(p: int) -> None:
+    """Of 10,000 one takes 1 ms and `p` % no longer: those before it far less, those after it far more."""
+    durations_us = [1] * (100 * p - 1) + [1000] + [2**30] * (10_000 - 100 * p)
+    assert spread(durations_us).percentile_s(p) == pytest.approx(1e-3, rel=1 / 16)
+
+
 @given(DURATIONS_US, DURATIONS_US)
 def test_what_two_processes_counted_is_what_one_would_have(some: list[int], more: list[int]) -> None:
     """A sum is that of both, and a difference that of what came since."""

@@ -128,6 +128,22 @@ def test_resampled_histograms_give_what_resampled_values_give(p: int) -> None:
     assert ours == pytest.approx(np.sort(np.array(plain)), rel=1e-3)
 
 
+def test_each_percentile_is_claimed_by_its_own_effective_n() -> None:
+    """One cluster of long waits, of 3 %: of the p99 all that is known is it, of the p50 each request tells.
+
+    An exponential's median is log 2; the p50 of all is that of a share of 0.5 / 0.97 of them.
+    """
+    values = np.random.default_rng(11).exponential(1, 4000)
+    values[2000:2120] += 100
+    blocks = blocks_of(values)
+    assert (blocks.effective_n(99) or 99) < 16
+    assert (blocks.effective_n(50) or 0) > 300
+    assert of_percentile(blocks, 99) == UNDECIDED
+    p50 = of_percentile(blocks, 50)
+    assert (p50.low or 9) < -np.log(1 - 0.5 / 0.97) < (p50.high or 0)
+    assert (p50.high or 9) - (p50.low or 0) < 0.25
+
+
 def test_of_independent_values_bounds_are_order_statistics_or_wider() -> None:
     """Of as many as are effective: the ranks are those of the binomial law."""
     values = np.random.default_rng(4).exponential(1, 5000)
