@@ -225,7 +225,7 @@ async def fire(
         def started(origin_ns: int) -> None:
             nonlocal writer
             header.started_at = datetime.now(UTC).isoformat()
-            header.clock_origin_monotonic_ns = origin_ns
+            header.clock_origin_monotonic_ns = counters.origin_ns = origin_ns
             writer = _opened(stack, order.folder, header)
 
         looking = _Looking(looks, header, stop)

@@ -203,9 +203,9 @@ async def _watched(counters: Counters, order: Order, manner: Manner, title: str)
         return
     plan = order.plan
     is_known = plan.users is None and not plan.has_chains  # else answers tell when rows fall due
-    span_s = float(plan.due_ns[-1] - plan.due_ns[0]) / 1e9 if is_known else None
+    last_due_s = float(plan.due_ns[-1]) / 1e9 if is_known else None
     view = asyncio.create_task(
-        watch(counters, len(plan), manner.console, now=time.monotonic, title=title, span_s=span_s)
+        watch(counters, len(plan), manner.console, now=time.perf_counter, title=title, last_due_s=last_due_s)
     )
     try:
         yield

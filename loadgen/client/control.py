@@ -25,7 +25,8 @@ class Counters:
     `tail`: rows of the tail among those sent; how they end is counted nowhere. `unsent`: rows that ended
     before they were sent, by `max_in_flight` or by the user's patience. `dropped`: turns of sessions that
     never fall due. `planned`: rows of the plan itself whose records say that they were sent. `errors`: the
-    failed, by outcome. `ttft`, `chunk_gaps`: of all rows, as tokens come; of the gaps a sample.
+    failed, by outcome. `ttft`, `chunk_gaps`: of all rows, as tokens come; of the gaps a sample. `origin_ns`:
+    the instant, by perf_counter_ns, from which records count; 0 before it is known.
     """
 
     due: int = 0
@@ -42,6 +43,7 @@ class Counters:
     dropped: int = 0
     planned: int = 0
     lag_s: float = 0.0
+    origin_ns: int = 0
     tokens: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     ttft: Spread = field(default_factory=Spread)

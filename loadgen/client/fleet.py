@@ -224,10 +224,10 @@ class _Fleet:
     def _count(self, worker: _Worker, counters: Counters) -> None:
         worker.counters = counters
         each, whole = [one.counters for one in self.workers], self._counters
-        in_flight_max = whole.in_flight_max
+        in_flight_max, origin_ns = whole.in_flight_max, whole.origin_ns
         for name in (one.name for one in fields(Counters)):
             setattr(whole, name, reduce(add, (getattr(one, name) for one in each)))
-        whole.lag_s = max(one.lag_s for one in each)
+        whole.lag_s, whole.origin_ns = max(one.lag_s for one in each), origin_ns
         whole.in_flight_max = max(in_flight_max, whole.in_flight, *(one.in_flight_max for one in each))
 
     def _tell(self, message: object) -> None:

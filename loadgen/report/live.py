@@ -23,6 +23,7 @@ FRAME_S = 0.25
 LINE_S = 5.0
 ROLLING_S = 10.0  # what percentiles and rates are of
 BAR_CELLS = 40
+STAYS_S = 2.0  # one late request is in the counters for a second, and until the next is sent
 
 _Part = tuple[str, str]  # words, and their style
 
@@ -34,19 +35,19 @@ async def watch(
     *,
     now: Callable[[], float],
     title: str = "",
-    span_s: float | None = None,
+    last_due_s: float | None = None,
 ) -> None:
     """Show progress on `console` until cancelled; the last state stays, and the cursor below it.
 
-    `total`: planned rows, or None where only time bounds the run. `now`: seconds of any monotonic clock.
-    `span_s`: from the first planned row's due to the last one's, where that is known.
+    `total`: planned rows, or None where only time bounds the run. `now`: seconds of the clock by which
+    `counters` tell the origin. `last_due_s`: from there to the last planned row's due, if that is known.
     Silent on a quiet console. Redrawing happens in the event loop, where a slow frame would delay a send:
     one takes 0.4 ms, or 1 ms beside 5,000 requests in flight.
     """
     if console.quiet:
         return
     signs.allow(console.file)
-    view = View(counters, total, clean(title), now(), span_s)
+    view = View(counters, total, clean(title), now(), last_due_s)
     # FORCE_COLOR makes a log in CI look like a terminal to rich; only a real one can be redrawn
     show = _redraw if console.is_interactive and console.file.isatty() else _log
     await show(view, console, now)
@@ -88,11 +89,16 @@ class View:
     """Counters in words. Told the time; keeps what had been counted in the last seconds."""
 
     def __init__(
-        self, counters: Counters, total: int | None, title: str, start_s: float, span_s: float | None = None
+        self,
+        counters: Counters,
+        total: int | None,
+        title: str,
+        start_s: float,
+        last_due_s: float | None = None,
     ) -> None:
         self.counters, self.total, self.title = counters, total, title
-        self._start_s, self._span_s = start_s, span_s
-        self._first_due_s: float | None = None
+        self._start_s, self._last_due_s = start_s, last_due_s
+        self._late_from_s: float | None = None
         self._seen = deque([self._count(start_s)])
 
     def frame(self, now_s: float, width: int) -> Text:
@@ -128,7 +134,7 @@ class View:
     def _time(self, now_s: float) -> list[_Part]:
         """The time that went by, and what is waited for."""
         c = self.counters
-        passed = _clock(now_s - self._start_s)
+        passed = _clock(max(0.0, now_s - self._origin_s))
         if self.total is None or self._to_fall_due:
             told = [passed, *self._left_to_send(now_s)]
         elif (left := self.total - c.dropped - c.done - c.unsent) > 0:
@@ -148,9 +154,14 @@ class View:
         return self.counters.due - self.counters.tail
 
     def _left_to_send(self, now_s: float) -> list[str]:
-        if self._span_s is None or self._first_due_s is None:
+        if self._last_due_s is None:
             return []
-        return [f"{_clock(max(0.0, self._first_due_s + self._span_s - now_s))} left to send"]
+        return [f"{_clock(max(0.0, self._origin_s + self._last_due_s - now_s))} left to send"]
+
+    @property
+    def _origin_s(self) -> float:
+        """From where records count; until that is known, from where we began to watch."""
+        return self.counters.origin_ns / 1e9 or self._start_s
 
     def _came_back(self) -> list[_Part]:
         c = self.counters
@@ -182,10 +193,19 @@ class View:
         events = (f"{number(self._token_rate())} token events/s", "")
         if self._to_fall_due == 0:  # no send lag is of any matter now
             return [events]
+        word, style = self._punctuality()
+        return [events, (f"client {word}: worst send lag {duration(self.counters.lag_s)}", style)]
+
+    def _punctuality(self) -> _Part:
+        """The lag is the worst of a second: only where that stays is it what a run's validity goes by."""
+        if self._late_from_s is None:
+            return "ok", "green"
+        stays = self._seen[-1].at_s - self._late_from_s >= STAYS_S
+        return ("late", "bold red") if stays else ("late for a moment", "yellow")
+
+    def _is_late(self) -> bool:
         lag_s = self.counters.lag_s
-        is_late = lag_s > LIMITS.lag_s and lag_s > LIMITS.lag_of_ttft * (self._ttft().percentile_s(50) or 0.0)
-        word, style = ("client late", "bold red") if is_late else ("client ok", "green")
-        return [events, (f"{word}: worst send lag {duration(lag_s)}", style)]
+        return lag_s > LIMITS.lag_s and lag_s > LIMITS.lag_of_ttft * (self._ttft().percentile_s(50) or 0.0)
 
     def _token_rate(self) -> float | None:
         before, now = self._seen[0], self._seen[-1]
@@ -194,11 +214,13 @@ class View:
     # --- what was seen --------------------------------------------------------------------------------------
 
     def _look(self, now_s: float) -> None:
-        if self._first_due_s is None and self.counters.due:
-            self._first_due_s = now_s
         self._seen.append(self._count(now_s))
         while len(self._seen) > 2 and self._seen[1].at_s <= now_s - ROLLING_S:
             self._seen.popleft()
+        if not self._is_late():
+            self._late_from_s = None
+        elif self._late_from_s is None:
+            self._late_from_s = now_s
 
     def _count(self, at_s: float) -> _Count:
         c = self.counters

@@ -191,6 +191,7 @@ def test_what_is_known_of_each_process_is_kept_and_counted_together(tmp_path: Pa
     assert run.header.rows_not_sent == 0
     assert (shoot.counters.done, shoot.counters.ok, shoot.counters.in_flight) == (60, 60, 0)
     assert shoot.counters.due == shoot.counters.sent == len(run.records)
+    assert shoot.counters.origin_ns == run.header.clock_origin_monotonic_ns
 
 
 def test_the_tail_goes_on_in_all_until_the_planned_rows_of_all_have_ended(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_frame_is_four_lines_no_wider_than_the_terminal(width: int) -> None:
 def test_a_frame_at_eighty_columns_says_everything() -> None:
     """Title, bar, offered, time, what is left; sent to failed; both latencies; token rate and send lag."""
     busy = counts()
-    view = View(busy, 1000, "static", 0.0, span_s=90.0)
+    view = View(busy, 1000, "static", 0.0, last_due_s=90.0)
     view.frame(0.0, 80)
     busy.ttft.count(67_100)
     busy.chunk_gaps.count(18_100)
@@ -90,7 +90,12 @@ def test_errors_are_told_by_class_the_most_frequent_first() -> None:
 
 @pytest.mark.parametrize(
     ("lag_s", "ttft_us", "said"),
-    [(0.0019, None, "ok"), (0.0021, None, "late"), (0.0021, 500_000, "ok"), (0.012, 500_000, "late")],
+    [
+        (0.0019, None, "ok"),
+        (0.0021, None, "late for a moment"),
+        (0.0021, 500_000, "ok"),
+        (0.012, 500_000, "late for a moment"),
+    ],
 )
 def test_the_client_is_late_beyond_the_limits_of_validity(lag_s: float, ttft_us: int, said: str) -> None:
     """2 ms, or 2 % of the median TTFT where that is longer: 10 ms of half a second."""
@@ -99,6 +104,30 @@ def test_the_client_is_late_beyond_the_limits_of_validity(lag_s: float, ttft_us:
     if ttft_us:
         lagging.ttft.count(ttft_us)
     assert f"client {said}: worst send lag" in view.line(1.0)
+
+
+def test_one_hiccup_is_no_alarm_and_a_client_that_stays_late_is() -> None:
+    """A lag of 12 ms that is gone after a second; then one that is there for two seconds."""
+    busy = counts()
+    view = View(busy, 1000, "", 0.0)
+    told = []
+    for lag_s in (0.0003, 0.012, 0.012, 0.0003, *4 * [0.012]):
+        busy.lag_s = lag_s
+        told.append(re.findall(r"client ([a-z ]+):", view.line(len(told) * 0.75))[0])
+    moment = "late for a moment"
+    assert told == ["ok", moment, moment, "ok", moment, moment, moment, "late"]
+
+
+def test_time_is_counted_from_where_the_records_count() -> None:
+    """Processes took 1.5 s to start: 4 s after we began to watch 2.5 s went by, of 90 s to the last due."""
+    busy = counts(due=0, sent=0)
+    view = View(busy, 1000, "", 100.0, last_due_s=90.0)
+    assert "0:01 0 of 1,000 offered" in view.line(101.0)
+    busy.origin_ns = 101_500_000_000
+    assert view.line(101.2).startswith("0:00 ")
+    line = view.line(104.0)
+    assert line.startswith("0:02 ")
+    assert "1:27 left to send" in line
 
 
 def test_percentiles_are_of_the_last_ten_seconds() -> None:
