@@ -312,8 +312,14 @@ def _answer(found: Capacity, words_at: int) -> tuple[list[Any], dict[str, Column
     ]
     text = alt.Y("place:Q", scale=None)
     for side, where in (
-        (rules.mark_text(align="right", baseline="top", dx=-5, color=ink("ink")), "datum.is_right"),
-        (rules.mark_text(align="left", baseline="top", dx=5, color=ink("ink")), "!datum.is_right"),
+        (
+            rules.mark_text(align="right", baseline="top", dx=-5, dy=words_at, color=ink("ink")),
+            "datum.is_right",
+        ),
+        (
+            rules.mark_text(align="left", baseline="top", dx=5, dy=words_at, color=ink("ink")),
+            "!datum.is_right",
+        ),
     ):
         layers.append(side.transform_filter(where).encode(y=text, text="label:N"))
     middle = sum(axis.domain) / 2 if not axis.is_log else (axis.domain[0] * axis.domain[1]) ** 0.5
@@ -323,7 +329,7 @@ def _answer(found: Capacity, words_at: int) -> tuple[list[Any], dict[str, Column
             "load": column(np.array([load for _, load in loads])),
             "what": [word for word, _ in loads],
             "label": [f"{word} {load:.4g}" for word, load in loads],
-            "place": [words_at + 15 * i for i in range(len(loads))],
+            "place": [15 * i for i in range(len(loads))],
             "is_right": [1 if load > middle else 0 for _, load in loads],
         },
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,6 @@ _WHERE = {
 }
 _SERIES = {CLIENT: "ink", RUNNING: "decode", WAITING: "rejected"}
 _DASHES = {CLIENT: [1, 0], RUNNING: [1, 0], WAITING: [2, 2]}
-_WIDTHS = {CLIENT: 1.2, RUNNING: 4, WAITING: 1.5}  # what runs is mostly all that is in flight: it lies below
-_OPACITIES = {CLIENT: 1, RUNNING: 0.5, WAITING: 1}
 
 Steps = tuple[Floats, NDArray[np.int64]]
 """Instants in order, and how many there are from each on."""
@@ -87,7 +85,7 @@ def _thinned(steps: Steps) -> Steps:
 
 
 def _columns(counted: dict[str, Steps]) -> Columns:
-    thin = {name: _thinned(counted[name]) for name in reversed(counted)}  # the last is drawn on top
+    thin = {name: _thinned(steps) for name, steps in counted.items()}
     return {
         "at_s": column(np.concatenate([instants for instants, _ in thin.values()])),
         "requests": [n for _, counts in thin.values() for n in counts.tolist()],
@@ -96,30 +94,27 @@ def _columns(counted: dict[str, Steps]) -> Columns:
 
 
 def _chart(series: dict[str, str], rules: list[Any]) -> Any:
+    """What runs is mostly all that is in flight: the client's thin line lies on the engine's wide ones."""
     import altair as alt
 
-    def by(looks: Mapping[str, Any]) -> Any:
-        return alt.Scale(domain=[*series], range=[looks[name] for name in series])
-
-    lines = (
-        alt.Chart(alt.NamedData("in_flight"))
-        .mark_line(interpolate="step-after")
-        .encode(
-            x=alt.X("at_s:Q", title=SECONDS),
-            y=alt.Y("requests:Q", title="requests", axis=alt.Axis(tickMinStep=1)),
-            color=colour("where", series),
-            strokeDash=alt.StrokeDash("where:N", scale=by(_DASHES), title=None),
-            strokeWidth=alt.StrokeWidth("where:N", scale=by(_WIDTHS), title=None),
-            strokeOpacity=alt.StrokeOpacity("where:N", scale=by(_OPACITIES), title=None),
-            tooltip=[
-                alt.Tooltip("where:N", title="where"),
-                alt.Tooltip("requests:Q", format=","),
-                alt.Tooltip("at_s:Q", title="at, s"),
-            ],
-        )
-        .add_params(zoom(encodings=["x"]))
+    dashes = alt.Scale(domain=[*series], range=[_DASHES[name] for name in series])
+    lines = alt.Chart(alt.NamedData("in_flight")).encode(
+        x=alt.X("at_s:Q", title=SECONDS),
+        y=alt.Y("requests:Q", title="requests", axis=alt.Axis(tickMinStep=1)),
+        color=colour("where", series).legend(symbolOpacity=1),
+        strokeDash=alt.StrokeDash("where:N", scale=dashes, title=None),
+        tooltip=[
+            alt.Tooltip("where:N", title="where"),
+            alt.Tooltip("requests:Q", format=","),
+            alt.Tooltip("at_s:Q", title="at, s"),
+        ],
     )
-    return alt.layer(lines, *rules)
+    is_client = f"datum.where == '{CLIENT}'"
+    engine = lines.transform_filter(f"!({is_client})").mark_line(
+        interpolate="step-after", strokeWidth=3, opacity=0.6
+    )
+    client = lines.transform_filter(is_client).mark_line(interpolate="step-after", strokeWidth=1.2)
+    return alt.layer(engine, client.add_params(zoom(encodings=["x"])), *rules)
 
 
 def _says(counted: dict[str, Steps]) -> str:

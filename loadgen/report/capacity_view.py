@@ -70,9 +70,13 @@ def curve(found: Capacity) -> Table:
         f"found: of {found.limiting or 'no SLO'}, the share within it, the mean or the rate.",
         "p50, p99: adjusted, over all offered requests, a failed one being infinitely late.",
         "served: of the time in which the middle 80 % of the measured requests ended. tokens/s: by that.",
-        "PASS, FAIL: by every run at that load together, with 95 % confidence. *: ended early, once clear.",
+        f"PASS, FAIL: by every run at that load together, {_sure(found)}. *: ended early, once clear.",
     ]
     return Table("Latency by load", columns, [_row(p, found.limiting) for p in found.probes], notes)
+
+
+def _sure(found: Capacity) -> str:
+    return "by what was found alone" if found.scenario.get("policy") == "point" else "with 95 % confidence"
 
 
 def _row(p: Probe, limiting: str | None) -> list[str]:

@@ -48,12 +48,13 @@ def test_thinned_it_ends_as_it_did(seed: int) -> None:
 
 
 def test_the_client_is_drawn_on_top_of_the_engine() -> None:
-    """What runs is mostly what is in flight: the last in the data lies on top, and is thinner."""
+    """What runs is mostly what is in flight: the client's line comes later, and is thinner."""
     picture = in_flight(run_of([ok(0)]), [step(0, 0.0, active=["a"], queue=[])])
     assert picture is not None
-    assert picture.data["in_flight"]["where"][-1] == "in flight"
-    looks = str(picture.spec)
-    assert "'range': [1.2, 4, 1.5]" in looks
+    engine, client = picture.spec["layer"][:2]
+    assert engine["transform"][0]["filter"] == "!(datum.where == 'in flight')"
+    assert client["transform"][0]["filter"] == "datum.where == 'in flight'"
+    assert engine["mark"]["strokeWidth"] > client["mark"]["strokeWidth"]
 
 
 def test_a_request_that_ends_as_another_starts_is_not_beside_it() -> None:

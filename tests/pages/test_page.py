@@ -27,6 +27,7 @@ from loadgen.report.tables import Column, Table
 from loadgen.stats import summarize
 from loadgen.stats.summary import Finding
 from tests.charts.drawn import any_run
+from tests.charts.test_capacity import P90
 from tests.records import failed, ok, run_of
 from tests.report.summaries import summary
 
@@ -257,6 +258,14 @@ def test_a_search_says_what_made_it_and_what_it_asked() -> None:
     lost = capacity_page(capacity(), Path("my runs"), None)
     assert "loadgen report &#x27;my runs&#x27;" in lost
     assert "with them went the command" in lost
+
+
+def test_all_pictures_of_a_search_stand_on_one_page() -> None:
+    """The share, the latency, what was served: what they have in common is the same in each."""
+    text = capacity_page(P90, Path("runs"), None)
+    assert re.findall('<figure id="picture-([^"]*)"', text) == [
+        "capacity-share", "capacity-latency", "capacity-served"
+    ]  # fmt: skip
 
 
 def test_a_load_that_could_not_be_measured_speaks_against_a_search() -> None:
