@@ -41,7 +41,7 @@ class Axis(NamedTuple):
         most, low = max(values), 0 if zero else min(values)
         if self.least is None:
             edge = air * ((most - low) or most)
-            scale = alt.Scale(domain=[0 if zero else low - edge, most + edge], nice=False)
+            scale = alt.Scale(domain=[low - edge * (not zero), most + edge], nice=False)
             ticks: dict[str, Any] = {"tickCount": 5}
         else:
             scale = alt.Scale(type="log", domain=[self.least, 1.25 * most], nice=False)
@@ -101,10 +101,9 @@ def bars(
         place["xOffset"] = alt.XOffset(f"{by}:N", sort=names)
     ours = alt.Chart(alt.NamedData(f"{words.name}-bars")).encode(**place, color=_colour(by, names))
     drawn = ours.mark_bar() if value.least is None else _points(ours, by, names)
-    hollow = alt.value(
-        "transparent" if value.least else ink("paper")
-    )  # seen on a bar; a dot is seen through it
-    return _picture(words, drawn, place | {"fill": hollow}, by, {"bars": rows, "published": published})
+    # a diamond is to be seen on a bar, and a dot through a diamond
+    fill = alt.value(ink("paper") if value.least is None else "transparent")
+    return _picture(words, drawn, place | {"fill": fill}, by, {"bars": rows, "published": published})
 
 
 def ladder(words: Words, value: Axis, by: str, rows: Columns) -> Picture:
