@@ -260,14 +260,14 @@ def _rules() -> list[Any]:
         ],
     )
     along: dict[str, Any] = {"angle": 270, "align": "left", "baseline": "bottom", "dx": 4, "dy": -2}
-    around = {"stroke": ink("paper"), "strokeWidth": 4, "strokeJoin": "round"}
+    around: dict[str, Any] = {"stroke": ink("paper"), "strokeWidth": 4, "strokeJoin": "round"}
     return [
         rules.mark_rule(color=ink("slo"), strokeDash=[4, 3]),
         *(
             rules.mark_text(color=ink("slo"), fontSize=10, limit=200, **along, **looks).encode(
                 y=alt.value(alt.expr("height")), text="label:N"
             )
-            for looks in (around, {})  # so that it can be read where a curve crosses it
+            for looks in (around, dict[str, Any]())  # so that it can be read where a curve crosses it
         ),
         rules.transform_filter("isValid(datum.share)")
         .mark_point(shape="diamond", filled=True, size=60, color=ink("slo"), opacity=1)

@@ -182,3 +182,24 @@ def test_a_script_that_came_in_all_the_same_would_not_run(opening: Opening) -> N
     )
     assert opened.page.evaluate("window.hacked") is None
     assert any("Content Security Policy" in said for said in opened.complaints)
+
+
+@pytest.mark.parametrize("name", ["run", "comparison", "capacity"])
+def test_a_wide_table_shows_what_a_row_is_of_wherever_it_is_scrolled(opening: Opening, name: str) -> None:
+    """On a phone its caption and its first column stay, and the page says at its edge that it goes on."""
+    page = opening(name, 390).page
+    wide = [
+        each
+        for each in page.locator("section > .scroll").all()
+        if each.evaluate("e => e.scrollWidth > e.clientWidth + 20")
+    ]
+    assert wide
+    for table in wide:
+        table.evaluate("e => { e.scrollLeft = e.scrollWidth }")
+        left = table.bounding_box()
+        assert left is not None
+        for part in ("caption span", "tbody th >> nth=0"):
+            box = table.locator(part).bounding_box()
+            assert box is not None
+            assert box["x"] == pytest.approx(left["x"], abs=1)
+        assert "gradient" in table.evaluate("e => getComputedStyle(e).backgroundImage")
