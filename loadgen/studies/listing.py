@@ -46,7 +46,7 @@ STUDIES = (
     Listed(
         "preemption-tail",
         "What does running out of KV memory do to the tail, and does it matter how one comes back?",
-        23,
+        36,
     ),
     Listed("admission", "What does it buy to turn requests away, and to admit only what is sure to fit?", 24),
     Listed("chunk-size", "How many tokens should a step have, if prompts are cut to fit in it?", 14),

@@ -160,7 +160,10 @@ def _against_ideal(figures: dict[str, Any]) -> Picture:
     }
     top = RATES[-1]
     said = ", ".join(f"{policy} {with_interval(at[top], times)}" for policy, at in lines.items())
-    says = f"E2E p99 over that of victims who come back at no cost, same plans: {said} at {top:g} requests/s."
+    says = (
+        f"E2E p99 over that of victims who come back at no cost, same plans, at {top:g} requests/s, "
+        f"{LENGTH}: {said}."
+    )
     y = Axis("E2E p99 / ideal", log=True)
     return curves("against-ideal", "What coming back costs the tail", says, lines, LOAD, y)
 
@@ -369,7 +372,7 @@ def _answer(figures: Mapping[str, Any]) -> list[str]:
             "with 95 %."
         ),
         (
-            "How victims come back was seen to matter little: on the same plans that stall is "
+            "How victims come back was seen to matter less: on the same plans that stall is "
             f"{ratios[f'stall, {RECOMPUTE} / ideal']} that of victims who come back at no cost with "
             f"recompute, and {ratios[f'stall, {SWAP} / ideal']} with swap; the rest is waiting for memory. "
             f"E2E p99 at {top:g} requests/s is "

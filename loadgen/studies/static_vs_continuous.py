@@ -195,8 +195,8 @@ def _loads(figures: dict[str, Any]) -> Section:
         "static and dynamic": capacity("static"),
         "continuous": capacity("continuous, chunks of 256"),
     }
-    said = " and ".join(f"{number(rps.value)} ({policy})" for policy, rps in most.items())
-    past = f"Past what a full queue is served at, requests/s {said}, longer runs have longer queues."
+    said = " and ".join(f"{number(rps.value)} requests/s ({policy})" for policy, rps in most.items())
+    past = f"Past {said}, at which a full queue is served, longer runs have longer queues."
     pictures = []
     for key, title in TITLES.items():
         figures[key] = by_load(key)

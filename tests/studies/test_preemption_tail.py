@@ -10,7 +10,6 @@ import pytest
 from loadgen.studies import preemption_tail as study
 from tests.studies import committed
 
-
 VALUES_S = np.arange(1, 1002) / 1000
 SLOW, FAST = (study.Latencies(*[VALUES_S * factor] * 3) for factor in (4, 1))
 
