@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def traced(scenario: Scenario, words: Words, where: str, folder: Path, run_id: str, salt: str | None) -> Exit:
-    """Simulate the scenario, or each of its variants into a folder of its own below `folder`, and show what
-    the engine did in place of the summary; the worst exit code of them all.
+    """Simulate the scenario, or each of its variants into a folder of its own below `folder`, and show its
+    summary and what the engine did; the worst exit code of them all.
 
     `where` is what errors call the scenario. Raises ScenarioError for what can be wrong with any variant
     before the first one runs.
@@ -29,7 +29,7 @@ def traced(scenario: Scenario, words: Words, where: str, folder: Path, run_id: s
         done = simulated(order, trace=True)
         with drive.kept(order.folder):
             summary = drive.conclude(done, order.folder)
-            documents[name] = _show(name, summary, order.folder, words)
+            documents[name] = _show(name, summary, order.folder, words, alone=not scenario.variants)
         codes.append(of_run(summary))
         if summary.interrupted:
             words.say("interrupted: what had happened by then is kept")
@@ -54,16 +54,18 @@ def _orders(scenario: Scenario, where: str, folder: Path, run_id: str, salt: str
     return {name: order(single, folder / name, f"{run_id}-{name}") for name, single in singles.items()}
 
 
-def _show(name: str, summary: Summary, folder: Path, words: Words) -> dict[str, Any]:
+def _show(name: str, summary: Summary, folder: Path, words: Words, *, alone: bool) -> dict[str, Any]:
     """Print one trace; the same in few words for JSON."""
     from loadgen.drive import ITERATIONS, TRACE, iterations
     from loadgen.report.terminal import print_trace
     from loadgen.report.trace_view import look
 
     shown = look(lambda: iterations(folder))
-    print_trace(name, shown, summary, words.results, folder=folder)
+    print_trace(name, shown, summary, words.results, folder=folder, alone=alone)
     return {
         "iterations": str(folder / ITERATIONS),
         "trace": str(folder / TRACE),
         "totals": shown.totals,
+        "verdict": summary.verdict,
+        "slos": summary.slos,
     }

@@ -70,9 +70,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     else:
         said = "do not use these figures: the measurement itself failed"
         _headline(console, "INVALID", said, "bold red")
-    if summary.verdict is not None:
-        word, said = slo_view.verdict(summary).split(" ", 1)
-        _headline(console, word, said, VERDICTS[summary.verdict])
+    _verdict(console, summary)
     _sentence(console, summary_view.outcome_line(summary), "bold")
     _sentence(console, summary_view.identity(summary))
     _sentence(console, summary_view.load(summary))
@@ -201,6 +199,12 @@ def _shapes(console: Console, summary: Summary) -> None:
     _drawn(console, lines)
 
 
+def _verdict(console: Console, summary: Summary) -> None:
+    if summary.verdict is not None:
+        word, said = slo_view.verdict(summary).split(" ", 1)
+        _headline(console, word, said, VERDICTS[summary.verdict])
+
+
 def _doubts(console: Console, summary: Summary) -> None:
     """What speaks against a run's figures, and what to know before using them."""
     for finding in sorted(summary_view.findings(summary), key=lambda f: list(EFFECTS).index(f.effect)):
@@ -210,23 +214,34 @@ def _doubts(console: Console, summary: Summary) -> None:
 
 
 def print_trace(
-    name: str, shown: trace_view.Shown, summary: Summary, console: Console, *, folder: Path
+    name: str, shown: trace_view.Shown, summary: Summary, console: Console, *, folder: Path, alone: bool
 ) -> None:
-    """What the engine did, iteration by iteration; `name`: which run of several."""
-    signs.allow(console.file)
-    is_valid = summary.validity == "VALID"
-    said = f"{summary.validity}, SIMULATED in virtual time"
-    _headline(console, name, said, "bold green" if is_valid else "bold red")
-    _doubts(console, summary)
+    """The run's summary, in few words unless it is `alone`, and what the engine did, iteration by iteration.
+
+    `name`: which run of several.
+    """
+    if alone:
+        print_summary(summary, console, folder=None)
+    else:
+        _print_briefly(name, summary, console)
     for table in trace_view.tables(shown):
         _table(console, table)
     files = "iterations.jsonl every iteration, trace.json the same for ui.perfetto.dev"
-    _list(
-        console,
-        "Files",
-        [str(folder), files, f"loadgen report {quote(str(folder))} prints the run's figures"],
-    )
+    figures = [] if alone else [f"loadgen report {quote(str(folder))} prints the run's figures"]
+    _list(console, "Files", [str(folder), files, *figures])
     console.print()
+
+
+def _print_briefly(name: str, summary: Summary, console: Console) -> None:
+    """Whether the run can be trusted, and how its SLOs fared."""
+    signs.allow(console.file)
+    said = f"{summary.validity}, SIMULATED in virtual time"
+    _headline(console, name, said, "bold green" if summary.validity == "VALID" else "bold red")
+    _verdict(console, summary)
+    _sentence(console, summary_view.outcome_line(summary), "bold")
+    _doubts(console, summary)
+    if (judged := slo_view.table(summary, summary_view.source_of(summary))) is not None:
+        _table(console, judged)
 
 
 def print_engines(console: Console) -> None:

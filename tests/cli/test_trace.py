@@ -140,6 +140,17 @@ def test_a_trace_of_one_run_is_kept_beside_its_records(loadgen: Callable[..., En
     assert loadgen("report", "traced").code == 0
 
 
+def test_a_run_that_fails_its_slo_says_so_with_its_trace(loadgen: Callable[..., Ended]) -> None:
+    """Exit 1, and why: the verdict first, then the iterations; in JSON too."""
+    Path("s.yaml").write_text(SMALL)
+    failing = ("run", "s.yaml", "--virtual", "--trace", "--slo", "max(ttft) <= 1ms")
+    ended = loadgen(*failing, "--out", "a")
+    assert ended.code == 1
+    assert 0 < ended.out.index("FAIL  1 of 1 SLOs") < ended.out.index("Iterations")
+    found = json.loads(loadgen(*failing, "--out", "b", "--json").out)
+    assert {told["verdict"] for told in found.values()} == {"FAIL"}
+
+
 def test_json_holds_the_totals_and_says_where_the_trace_is(loadgen: Callable[..., Ended]) -> None:
     """Alone on stdout, by the name of the run or the variant."""
     ended = loadgen("run", "teaching", "--virtual", "--trace", "--out", "t", "--json", "--quiet")

@@ -13,17 +13,19 @@ from loadgen.engine.trace import Iteration
 from loadgen.report.tables import Table
 from loadgen.report.terminal import print_trace
 from loadgen.report.trace_view import look, tables
-from loadgen.stats.summary import Finding, Summary
+from loadgen.stats.summary import Finding, SloResult, Summary
 from tests.engine.iterations import BASELINE, iteration
 from tests.report.summaries import summary
 
 VIRTUAL = summary(source="virtual")
 
 
-def printed(trace: list[Iteration], width: int = 120, judged: Summary = VIRTUAL) -> str:
+def printed(
+    trace: list[Iteration], width: int = 120, judged: Summary = VIRTUAL, *, alone: bool = False
+) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=False, _environ={})
-    print_trace("baseline", look(lambda: trace), judged, console, folder=Path("runs/x"))
+    print_trace("baseline", look(lambda: trace), judged, console, folder=Path("runs/x"), alone=alone)
     return file.getvalue()
 
 
@@ -48,6 +50,21 @@ def test_what_speaks_against_a_run_stands_at_its_head() -> None:
     assert head.startswith("baseline  VALID, SIMULATED in virtual time")
     assert "Something is off. Mend it." in head
     assert "Overloaded" in head
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_was_promised_is_judged_before_any_iteration(alone: bool) -> None:
+    """The verdict and the SLO that it comes from, of one run as of several; figures of one alone."""
+    missed = SloResult(
+        slo="p99(ttft) <= 1s", verdict="FAIL", reason="", value=0.5, low=0.4, high=0.6, n=9,
+        n_effective=9, n_to_decide=None,
+    )  # fmt: skip
+    judged = summary(source="virtual", slos=[missed], verdict="FAIL")
+    text = printed(BASELINE, judged=judged, alone=alone)
+    head = text[: text.index("Iterations")]
+    assert "FAIL  1 of 1 SLOs" in head
+    assert "p99(ttft) <= 1s  FAIL" in head
+    assert ("Latency" in head) == alone
 
 
 def test_the_teaching_table_stands_as_on_paper() -> None:
