@@ -24,7 +24,7 @@ _FARTHEST = 1e4  # a ratio as far off, or an interval, is drawn up to here
 def ratios(comparison: Comparison) -> Picture | None:
     """Each figure a row, each variant a mark at its ratio to the baseline; None without any ratio.
 
-    Hollow marks are simulated, filled ones measured.
+    Hollow marks are simulated, filled ones measured; bars in dashes are for the worse.
     """
     names = {name: _titled(comparison, name) for name in comparison.variants}
     others = {name: title for name, title in names.items() if name != comparison.baseline}
@@ -90,14 +90,21 @@ def _columns(
         "high": column(np.array(highs, float)),
         "said": [times(ratio) for _, _, ratio in found],
         "sure": [interval(i) or "cannot be told" for i in sure],
+        "change": [_change(row, ratio) for row, _, ratio in found],
         "source": [comparison.variants[name].source for _, name, _ in found],
     }
+
+
+def _change(row: Row, ratio: float) -> str:
+    if ratio == 1:
+        return "equal"
+    return "better" if (ratio > 1) == (row.better == "higher") else "worse"
 
 
 def _spec(rows: list[str], inks: Mapping[str, str], bounds: tuple[float, float]) -> dict[str, Any]:
     import altair as alt
 
-    x_title = "times the baseline's, log scale (↑ more is better, ↓ less)"
+    x_title = "times the baseline's, log scale"
     scale = alt.Scale(type="log", domain=[*bounds], nice=False)
     x_axis = alt.Axis(format="~g", tickCount=6, labelOverlap=True)
     x = alt.X("ratio:Q", title=x_title, scale=scale, axis=x_axis)
@@ -111,12 +118,17 @@ def _spec(rows: list[str], inks: Mapping[str, str], bounds: tuple[float, float])
             alt.Tooltip("figure:N"),
             alt.Tooltip("variant:N"),
             alt.Tooltip("said:N", title="times the baseline's"),
+            alt.Tooltip("change:N"),
             alt.Tooltip("sure:N", title="95 %"),
         ],
     )
     shape = alt.Shape("variant:N", scale=shapes, title=None)
     even = alt.Chart(alt.NamedData("even")).mark_rule(color=ink("ink"), strokeWidth=1.5).encode(x=x)
-    bar = base.mark_bar(size=_MARK - 1, opacity=0.2, clip=True)
+    is_worse = "datum.change == 'worse'"
+    better = base.transform_filter(f"!({is_worse})").mark_bar(size=_MARK - 1, opacity=0.25, clip=True)
+    worse = base.transform_filter(is_worse).mark_bar(
+        size=_MARK - 2, filled=False, stroke=ink("failed"), strokeWidth=1.5, strokeDash=[3, 2], clip=True
+    )
     sure = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, clip=True)
     is_simulated = "datum.source == 'virtual'"
     filled = base.transform_filter(f"!({is_simulated})").mark_point(filled=True, size=60, opacity=1)
@@ -125,7 +137,8 @@ def _spec(rows: list[str], inks: Mapping[str, str], bounds: tuple[float, float])
     )
     return plain(
         alt.layer(
-            bar.encode(x=x, x2=alt.X2Datum(1)),
+            better.encode(x=x, x2=alt.X2Datum(1)),
+            worse.encode(x=x, x2=alt.X2Datum(1), color=alt.Undefined),
             even,
             sure.encode(x=alt.X("low:Q", title=x_title, scale=scale, axis=x_axis), x2="high:Q").add_params(
                 zoom(encodings=["x"])
@@ -150,7 +163,7 @@ def _says(comparison: Comparison, names: Mapping[str, str]) -> str:
     said = f"{row.label}, {row.better} is better, to {names[comparison.baseline]}: {'; '.join(told)}."
     if any("(SIMULATED)" in names[name] for name in row.ratios if name != comparison.baseline):
         said += " Hollow marks are simulated."
-    return said
+    return f"{said} ↑ more is better, ↓ less is better; bars in dashes are for the worse."
 
 
 def _sure(row: Row, name: str) -> str:

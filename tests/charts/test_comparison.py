@@ -68,6 +68,15 @@ def test_a_ratio_of_a_million_does_not_make_the_others_one_line() -> None:
     assert million["said"] == "1,000,000x"
 
 
+def test_what_got_worse_is_told_from_what_got_better() -> None:
+    """Half the latency is better, twice is worse, and half the throughput is worse too."""
+    picture = drawn(base=run(4), b=run(2, makespan_output_tokens_per_s=452.6), c=run(8))
+    assert [mark["change"] for mark in marks(picture, "E2E p99 adjusted ↓")] == ["better", "worse"]
+    assert [mark["change"] for mark in marks(picture, "makespan throughput ↑")] == ["worse", "equal"]
+    assert "dashes are for the worse" in picture.says
+    assert "stroke-dasharray" in svg(picture)
+
+
 def test_without_any_ratio_there_is_no_picture() -> None:
     """Nothing was answered on either side."""
     none = summary(metrics={}, makespan_s=None, makespan_output_tokens_per_s=None, completed_rps=None)
