@@ -49,7 +49,7 @@ def flat(text: str) -> str:
 def cells(text: str, label: str) -> list[str]:
     """The row that begins with `label`, as its words."""
     line = next(line for line in text.splitlines() if line.startswith(f"{label} "))
-    return line.removeprefix(label).split()
+    return line.removeprefix(label).replace(", ", ",").split()
 
 
 def troubled(**changes: Any) -> Summary:
@@ -399,6 +399,11 @@ def compared(c: Comparison, width: int = 100) -> str:
     return text_of(out)
 
 
+def _without_intervals(text: str) -> str:
+    """The figures and ratios of a comparison alone."""
+    return re.sub(r" *\[[^]]*[\])]", "", text)
+
+
 def test_the_winner_and_the_rule_come_first() -> None:
     """Who, by which figure, by how much, by which rule."""
     text = flat(compared(comparison("static", "continuous")))
@@ -409,14 +414,15 @@ def test_the_winner_and_the_rule_come_first() -> None:
 
 
 def test_each_value_has_its_ratio_to_the_baseline_beside_it() -> None:
-    """600, 1,200 and 2,400 tokens/s: 2.00x and 4.00x."""
-    row = cells(compared(comparison("static", "dynamic", "continuous")), "makespan throughput ↑")
-    assert row == ["tokens/s", "600", "1,200", "2.00x", "2,400", "4.00x"]
+    """600, 1,200 and 2,400 tokens/s: 2.00x and 4.00x, each with its interval."""
+    text = compared(comparison("static", "dynamic", "continuous"), 120)
+    row = cells(_without_intervals(text), "makespan throughput ↑")
+    assert row == ["tokens/s", "600", "1,200", "2.00x", "[1.84,2.18]", "2,400", "4.00x", "[3.67,4.35]"]
 
 
 def test_a_tiny_ratio_is_not_rounded_to_nothing() -> None:
     """4 s down to 4 s / 512 is a 512th."""
-    row = cells(compared(comparison(*map(str, range(10))), 300), "E2E p50 ↓")
+    row = cells(compared(comparison(*map(str, range(10))), 400), "E2E p50 ↓")
     assert row[-1] == "0.002x"
 
 
@@ -426,19 +432,23 @@ def test_variants_that_do_not_fit_go_to_further_tables_with_the_baseline(width: 
     names = [f"variant-with-a-name-{i}" for i in range(7)]
     text = compared(comparison(*names), width)
     assert max(cell_len(line) for line in text.splitlines()) <= width
-    rows = [line.partition(" tokens/s ")[2].split() for line in text.splitlines() if " tokens/s " in line]
+    lines = _without_intervals(text).splitlines()
+    rows = [
+        line.partition(" tokens/s ")[2].replace(", ", ",").split() for line in lines if " tokens/s " in line
+    ]
     assert {row[0] for row in rows} == {"600"}
-    assert sum(len(row) - 1 for row in rows) == 2 * 6
+    assert sum(not cell.startswith("[") for row in rows for cell in row[1:]) == 2 * 6
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_figure_or_heading_of_a_comparison_is_cut(width: int) -> None:
-    """With two variants, every ratio ends in its x and the heading is whole; long labels wrap instead."""
+    """With two variants, every ratio ends in its x and the headings are whole; long labels wrap instead."""
     text = compared(comparison("static", "continuous"), width)
     head = next(line for line in text.splitlines() if line.startswith("figure "))
-    assert head.endswith("(baseline)  continuous  x base")
-    rows = text[text.index("figure ") : text.index("more is better")].splitlines()[2:-1]
-    ratios = [row.split()[-1] for row in rows if len(row) == len(head)]
+    assert re.search(r"\(baseline\)  continuous  x base( +95 %)?$", head)
+    rows = _without_intervals(text[text.index("figure ") : text.index("more is better")]).splitlines()[2:-1]
+    end = head.index("x base") + len("x base")
+    ratios = [row.split()[-1] for row in rows if len(row) == end]
     assert len(ratios) == len(comparison("static", "continuous").rows)
     assert all(ratio.endswith("x") or ratio == "–" for ratio in ratios)
 
