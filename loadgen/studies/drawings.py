@@ -101,9 +101,7 @@ def bars(
         place["xOffset"] = alt.XOffset(f"{by}:N", sort=names)
     ours = alt.Chart(alt.NamedData(f"{words.name}-bars")).encode(**place, color=_colour(by, names))
     drawn = ours.mark_bar() if value.least is None else _points(ours, by, names)
-    # a diamond is to be seen on a bar, and a dot through a diamond
-    fill = alt.value(ink("paper") if value.least is None else "transparent")
-    return _picture(words, drawn, place | {"fill": fill}, by, {"bars": rows, "published": published})
+    return _picture(words, drawn, place, by, {"bars": rows, "published": published})
 
 
 def ladder(words: Words, value: Axis, by: str, rows: Columns) -> Picture:
@@ -171,10 +169,9 @@ def _diamonds(name: str, place: Mapping[str, Any]) -> Any:
     """Published figures, and what they are in the legend: of opacity, which nothing else has."""
     import altair as alt
 
-    legend = alt.Legend(
-        title=None, symbolType="diamond", symbolFillColor="transparent", symbolStrokeColor=ink("ink")
-    )
-    opacity = alt.Opacity("whose:N", scale=alt.Scale(domain=[PUBLISHED], range=[1]), legend=legend)
+    drawn = {"symbolType": "diamond", "symbolFillColor": "transparent", "symbolStrokeColor": ink("ink")}
+    legend = alt.Legend(title=None, **drawn)
+    opacity = alt.Opacity("whose:N", scale=alt.Scale(domain=[PUBLISHED], range=[1, 1]), legend=legend)
     diamonds = alt.Chart(alt.NamedData(name)).mark_point(
         shape="diamond", size=130, stroke=ink("ink"), strokeWidth=2
     )

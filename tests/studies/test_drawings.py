@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from loadgen.charts.picture import Picture, svg
+from loadgen.charts.theme import SHADES
 from loadgen.report.tables import Column, Table
 from loadgen.studies.drawings import Axis, Words, bars, ladder, lines, round_ticks
 
@@ -41,6 +43,16 @@ def test_what_is_published_is_called_so_in_the_legend() -> None:
     """Where there is some; a diamond among ours would look simulated."""
     for name, picture in made(10).items():
         assert (">published<" in svg(picture)) == (name != "ladder")
+
+
+@pytest.mark.parametrize("least", [None, 10])
+def test_the_legend_s_diamond_can_be_seen(least: float | None) -> None:
+    """It has a dark edge, on bars, among dots and among lines."""
+    for name in ("bars", "lines"):
+        drawn = svg(made(least)[name])
+        symbol = re.findall(r"<path[^>]+>", drawn[: drawn.index(">published<")])[-1]
+        assert f'stroke="{SHADES["ink"].light}"' in symbol
+        assert "NaN" not in drawn
 
 
 def test_bars_stand_on_zero_and_a_logarithmic_axis_has_dots() -> None:
