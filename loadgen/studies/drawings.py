@@ -169,8 +169,9 @@ def _diamonds(name: str, place: Mapping[str, Any]) -> Any:
     """Published figures, and what they are in the legend: of opacity, which nothing else has."""
     import altair as alt
 
-    drawn = {"symbolType": "diamond", "symbolFillColor": "transparent", "symbolStrokeColor": ink("ink")}
-    legend = alt.Legend(title=None, **drawn)
+    legend = alt.Legend(
+        title=None, symbolType="diamond", symbolFillColor="transparent", symbolStrokeColor=ink("ink")
+    )
     opacity = alt.Opacity("whose:N", scale=alt.Scale(domain=[PUBLISHED], range=[1, 1]), legend=legend)
     diamonds = alt.Chart(alt.NamedData(name)).mark_point(
         shape="diamond", size=130, stroke=ink("ink"), strokeWidth=2
