@@ -166,7 +166,9 @@ def _spec(
     sizes = [max(_LARGEST - _SMALLER * at, _SMALLER) for at, _ in enumerate(inks)]
 
     def of_line(channel: Any, values: Sequence[Any]) -> Any:
-        return channel("line:N", scale=alt.Scale(type="ordinal", domain=[*inks], range=[*values]), title=None)
+        kind = "O" if channel is alt.Size else "N"  # a size by names without an order is warned of
+        scale = alt.Scale(type="ordinal", domain=[*inks], range=[*values])
+        return channel(f"line:{kind}", scale=scale, title=None)
 
     base = alt.Chart(alt.NamedData(data)).encode(
         x=alt.X("x:Q", title=x.heading, axis=_ticks(x), scale=_scale(x)),
