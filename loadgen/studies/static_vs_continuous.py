@@ -411,9 +411,9 @@ def study() -> Study:
         ],
         mismatches=[
             (
-                "Published ratios of 8x, 23x and 36.9x are of other things: of other kernels, other "
-                "memory, padding to the longest answer of a whole run, or a latency limit that forbids "
-                "batching. See the studies anyscale-2023 and orca-2022, which name those conditions."
+                "The famous published ratios are of other things: of other kernels, other memory, "
+                "padding to the longest answer of a whole run, or a latency limit that forbids batching. "
+                "The studies anyscale-2023 and orca-2022 hold each beside its conditions."
             ),
             (
                 "Held by this model alone: a step's time is a roofline, slots are given away without "
