@@ -172,7 +172,9 @@ def _diamonds(name: str, place: Mapping[str, Any]) -> Any:
     legend = alt.Legend(
         title=None, symbolType="diamond", symbolFillColor="transparent", symbolStrokeColor=ink("ink")
     )
-    opacity = alt.Opacity("whose:N", scale=alt.Scale(domain=[PUBLISHED], range=[1, 1]), legend=legend)
+    opacity = alt.Opacity(
+        "whose:O", scale=alt.Scale(type="ordinal", domain=[PUBLISHED], range=[1, 1]), legend=legend
+    )
     diamonds = alt.Chart(alt.NamedData(name)).mark_point(
         shape="diamond", size=130, stroke=ink("ink"), strokeWidth=2
     )
