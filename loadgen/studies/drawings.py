@@ -1,6 +1,7 @@
 """How studies draw: bars or dots in groups, one bar a row, lines; published figures as diamonds among them.
 
-A bar is as long as its value: it stands on an axis from zero. On a logarithmic axis there are dots.
+A bar is as long as its value: it stands on an axis from zero. On a logarithmic axis there are dots. Rows
+with the columns `low` and `high` have a rule from one to the other: the lowest and the highest of the seeds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from loadgen.report.figures import number
 from loadgen.report.tables import Table
 
 SIMULATED, PUBLISHED = "(SIMULATED)", "published"
+LOW, HIGH = "low", "high"
 _SHAPES = (
     "circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left", "wedge",
 )  # fmt: skip
@@ -33,11 +35,17 @@ class Axis(NamedTuple):
     least: float | None = None
     ticks: Sequence[float] | None = None
 
-    def drawn(self, rows: Columns, *, zero: bool = True, air: float = 0.08) -> dict[str, Any]:
-        """Its type, scale and ticks. `zero`: whether it begins there; `air`: above the largest value."""
+    def drawn(
+        self, rows: Columns, *, zero: bool = True, air: float = 0.08, ranged: bool = False
+    ) -> dict[str, Any]:
+        """Its type, scale and ticks. `zero`: whether it begins there; `air`: above the largest value;
+        `ranged`: whether it reaches from `low` to `high`.
+        """
         import altair as alt
 
-        values = [each for each in rows[self.field] if isinstance(each, float | int)]
+        fields = (self.field, LOW, HIGH) if ranged else (self.field,)
+        cells = [each for field in fields for each in rows.get(field, ())]
+        values = [each for each in cells if isinstance(each, float | int)]
         most, low = max(values), 0 if zero else min(values)
         if self.least is None:
             edge = air * ((most - low) or most)
@@ -71,12 +79,19 @@ def round_ticks(least: float, most: float) -> list[float]:
 
 
 class Words(NamedTuple):
-    """What a picture says of itself, and the numbers behind it. Its title will add that it is simulated."""
+    """What a picture says of itself, and the numbers behind it. Its title will add that it is simulated, and
+    its caption the `machine`: the model and GPU, so that it can stand alone.
+    """
 
     name: str
     title: str
     says: str
     table: Table
+    machine: str = ""
+
+    @property
+    def caption(self) -> str:
+        return f"{self.says} {self.machine}, simulated." if self.machine else self.says
 
 
 def bars(
@@ -94,13 +109,16 @@ def bars(
     field, title = groups
     place: dict[str, Any] = {
         "x": alt.X(f"{field}:N", title=title, sort=_names(rows, field), axis=alt.Axis(labelAngle=0)),
-        "y": alt.Y(value.field, **value.drawn(rows)),
+        "y": alt.Y(value.field, **value.drawn(rows, ranged=True)),
         "tooltip": [alt.Tooltip(f"{field}:N", title=title), f"{by}:N", value.tip],
     }
     if len(names) > 1:
         place["xOffset"] = alt.XOffset(f"{by}:N", sort=names)
     ours = alt.Chart(alt.NamedData(f"{words.name}-bars")).encode(**place, color=_colour(by, names))
     drawn = ours.mark_bar() if value.least is None else _points(ours, by, names)
+    if LOW in rows:
+        rule = _rules(ours, value, rows)
+        drawn = alt.layer(drawn, rule if value.least else rule.encode(color=alt.value(ink("ink"))))
     return _picture(words, drawn, place, by, {"bars": rows, "published": published})
 
 
@@ -120,7 +138,7 @@ def ladder(words: Words, value: Axis, by: str, rows: Columns) -> Picture:
     return Picture(
         name=words.name,
         title=f"{words.title} {SIMULATED}",
-        says=words.says,
+        says=words.caption,
         spec=plain(alt.layer(bar, text)),
         data={f"{words.name}-bars": _rounded({**rows, "label": labels})},
         table=words.table,
@@ -142,7 +160,7 @@ def lines(
     names = _names(rows, by)
     place: dict[str, Any] = {
         "x": alt.X(x.field, **x.drawn(rows, zero=False)),
-        "y": alt.Y(y.field, **y.drawn(rows)),
+        "y": alt.Y(y.field, **y.drawn(rows, ranged=True)),
         "tooltip": [f"{by}:N", x.tip, y.tip],
     }
     ours = alt.Chart(alt.NamedData(f"{words.name}-lines")).encode(
@@ -153,6 +171,8 @@ def lines(
     zoom = alt.selection_interval(bind="scales", name="zoom", zoom="wheel![event.ctrlKey]")
     line = ours.mark_line(clip=True).encode(strokeDash=alt.StrokeDash(f"{by}:N", scale=dashes, title=None))
     drawn = alt.layer(line.add_params(zoom), _points(ours, by, names))
+    if LOW in rows:
+        drawn = alt.layer(drawn, _rules(ours, y, rows))
     of_curve = {"fill": alt.Fill(f"{by}:N", scale=alt.Scale(**_scale_of(names)), legend=None)}
     return _picture(words, drawn, place | of_curve, by, {"lines": rows, "published": published})
 
@@ -163,6 +183,14 @@ def _points(ours: Any, by: str, names: Sequence[str]) -> Any:
     shapes = alt.Scale(domain=[*names], range=[*_SHAPES[: len(names)]])
     points = ours.mark_point(filled=True, size=55, opacity=1, clip=True)
     return points.encode(shape=alt.Shape(f"{by}:N", scale=shapes, title=None))
+
+
+def _rules(ours: Any, value: Axis, rows: Columns) -> Any:
+    import altair as alt
+
+    ends = [Axis(field, f"{field} of the seeds").tip for field in (LOW, HIGH)]
+    rule = ours.mark_rule(strokeWidth=1.5, clip=True)
+    return rule.encode(y=alt.Y(LOW, **value.drawn(rows, ranged=True)), y2=HIGH, tooltip=[value.tip, *ends])
 
 
 def _diamonds(name: str, place: Mapping[str, Any]) -> Any:
@@ -193,7 +221,7 @@ def _picture(
     return Picture(
         name=words.name,
         title=f"{words.title} {SIMULATED}",
-        says=words.says,
+        says=words.caption,
         spec=plain(drawn),
         data={f"{words.name}-{kind}": _rounded(rows) for kind, rows in data.items() if rows is not None},
         table=words.table,

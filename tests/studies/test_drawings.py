@@ -76,3 +76,27 @@ def test_ticks_of_a_logarithmic_axis_are_round() -> None:
     assert round_ticks(0.05, 900) == pytest.approx([0.1, 1, 10, 100])
     assert round_ticks(3, 60) == [5, 10, 20, 50]
     assert round_ticks(0.01, 0.1) == pytest.approx([0.01, 0.02, 0.05, 0.1])
+
+
+@pytest.mark.parametrize("least", [None, 10])
+def test_a_range_over_seeds_is_drawn_and_never_cut_off(least: float | None) -> None:
+    """From the lowest to the highest, on an axis that holds both; the bars' rules are dark, to be seen."""
+    ranged = ROWS | {"low": [15.0, 800.0], "high": [25.0, 1300.0]}
+    rate = Axis("rate", "requests/s", least)
+    for picture in (
+        bars(WORDS, ("group", "groups"), rate, "whose", ranged),
+        lines(WORDS, Axis("x", "load"), rate, "whose", ranged),
+    ):
+        (rule,) = (each for each in inside(picture.spec) if each["mark"]["type"] == "rule")
+        assert (rule["encoding"]["y"]["field"], rule["encoding"]["y2"]["field"]) == ("low", "high")
+        assert rule["encoding"]["y"]["scale"]["domain"][1] > 1300
+        assert rule["encoding"]["y"]["scale"]["domain"][0] < 15
+        drawn = svg(picture)
+        assert 'mark-rule' in drawn
+        assert drawn.count(">requests/s") == 1
+
+
+def test_a_caption_ends_with_the_machine() -> None:
+    """So that a picture pasted alone says of which model and GPU it is."""
+    words = WORDS._replace(machine="A on a B")
+    assert ladder(words, Axis("rate", "requests/s"), "whose", ROWS).says == "It shows. A on a B, simulated."
