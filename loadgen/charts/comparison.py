@@ -15,7 +15,8 @@ from loadgen.report.comparison_view import ARROWS, interval, times
 from loadgen.report.figures import UNDEFINED, clean
 from loadgen.report.tables import Column, Table
 
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "stroke")
+# Seven, and the inks are eight: where an ink comes again, the shape does not.
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 _LINE, _MARK = 14, 10  # pixels of a figure's row, and of each mark in it
 _AROUND = 1.15  # room beside the farthest mark
 _FARTHEST = 1e4  # a ratio as far off, or an interval, is drawn up to here

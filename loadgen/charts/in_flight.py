@@ -15,6 +15,7 @@ from loadgen.records import Floats, Records
 from loadgen.report.figures import number
 from loadgen.report.tables import Column, Table
 from loadgen.run import Run
+from loadgen.stats.flow import window_s
 
 MOST_POINTS = 600
 _ROWS = 20
@@ -45,9 +46,13 @@ def in_flight(run: Run, trace: Sequence[Iteration] = ()) -> Picture | None:
     return Picture(
         name="in-flight",
         title=titled("Requests in flight", run),
-        says=_says(counted),
+        says=_says(counted, window_s(run)),
         spec=plain(_chart(series, rules)),
-        data={"in_flight": _columns(counted)} | window,
+        data={
+            "in_flight": _columns({CLIENT: counted[CLIENT]}),
+            "in_engine": _columns({name: counted[name] for name in counted if name != CLIENT}),
+        }
+        | window,
         table=_table(counted, run.records),
         by="where",
         series=series,
@@ -87,7 +92,7 @@ def _thinned(steps: Steps) -> Steps:
 def _columns(counted: dict[str, Steps]) -> Columns:
     thin = {name: _thinned(steps) for name, steps in counted.items()}
     return {
-        "at_s": column(np.concatenate([instants for instants, _ in thin.values()])),
+        "at_s": [at for instants, _ in thin.values() for at in column(instants)],
         "requests": [n for _, counts in thin.values() for n in counts.tolist()],
         "where": [name for name, (instants, _) in thin.items() for _ in range(len(instants))],
     }
@@ -98,7 +103,7 @@ def _chart(series: dict[str, str], rules: list[Any]) -> Any:
     import altair as alt
 
     dashes = alt.Scale(domain=[*series], range=[_DASHES[name] for name in series])
-    lines = alt.Chart(alt.NamedData("in_flight")).encode(
+    lines = alt.Chart().encode(
         x=alt.X("at_s:Q", title=SECONDS),
         y=alt.Y("requests:Q", title="requests", axis=alt.Axis(tickMinStep=1)),
         color=colour("where", series).legend(symbolOpacity=1),
@@ -109,22 +114,28 @@ def _chart(series: dict[str, str], rules: list[Any]) -> Any:
             alt.Tooltip("at_s:Q", title="at, s"),
         ],
     )
-    is_client = f"datum.where == '{CLIENT}'"
-    engine = lines.transform_filter(f"!({is_client})").mark_line(
-        interpolate="step-after", strokeWidth=3, opacity=0.6
-    )
-    client = lines.transform_filter(is_client).mark_line(interpolate="step-after", strokeWidth=1.2)
-    return alt.layer(engine, client.add_params(zoom(encodings=["x"])), *rules)
+    engine = lines.mark_line(interpolate="step-after", strokeWidth=3, opacity=0.6)
+    client = lines.mark_line(interpolate="step-after", strokeWidth=1.2).add_params(zoom(encodings=["x"]))
+    engine.data, client.data = alt.NamedData("in_engine"), alt.NamedData("in_flight")
+    return alt.layer(engine, client, *rules)
 
 
-def _says(counted: dict[str, Steps]) -> str:
+def _says(counted: dict[str, Steps], window: tuple[float, float] | None) -> str:
+    """The most of each, within the window where there is one: what comes after it is tail."""
     said = []
     for name, (instants, counts) in counted.items():
-        place = int(counts.argmax())
-        most = int(counts[place])
+        first, last = _within(instants, window) if window else (0, len(instants))
+        place = first + int(counts[first:last].argmax()) if last > first else 0
+        most = int(counts[place]) if last > first else 0
         when = f" (at {number(float(instants[place]))} s)" if most else ""
         said.append(f"{most:,} {_WHERE[name]}{when}")
-    return f"At most {', '.join(said)}."
+    return f"At most{' in the window:' if window else ''} {', '.join(said)}."
+
+
+def _within(instants: Floats, window: tuple[float, float]) -> tuple[int, int]:
+    """Of the changes in `window`: the places of the last before it, which goes on in it, and of the end."""
+    first = int(np.searchsorted(instants, window[0], side="right"))
+    return max(first - 1, 0), int(np.searchsorted(instants, window[1]))
 
 
 def _table(counted: dict[str, Steps], r: Records) -> Table:

@@ -25,6 +25,7 @@ from loadgen.records import Mask, Outcome, Records
 from loadgen.report.figures import number, percent
 from loadgen.report.tables import Column, Table
 from loadgen.run import Run
+from loadgen.stats.flow import window_s
 
 Counts = NDArray[np.int64]
 _COMPLETED = "completed"
@@ -44,13 +45,20 @@ def over_time(run: Run) -> Picture | None:
     return Picture(
         name="outcomes-over-time",
         title=titled("How requests ended", run),
-        says=_says(counts, _counts(r, time, r.measured), completed, time),
+        says=_says(counts, _counts(r, time, r.measured), completed * _in_window(run, time), time),
         spec=plain(_chart(counts, rules)),
         data={"outcomes": _bars(counts, time), "completed": _steps(completed, time)} | window,
         table=_table(counts, completed, time),
         by="outcome",
         series=_series(counts),
     )
+
+
+def _in_window(run: Run, time: Bins) -> Mask:
+    """Bins that begin in the window; all where there is none."""
+    start_s, end_s = window_s(run) or (-np.inf, np.inf)
+    inside: Mask = (time.starts_s() >= start_s) & (time.starts_s() < end_s)
+    return inside
 
 
 def _counts(r: Records, time: Bins, rows: Mask) -> Counts:
@@ -145,11 +153,13 @@ def _says(counts: Counts, measured: Counts, completed: Counts, time: Bins) -> st
     if n < total:
         said += f" Of {total - n:,} of warm-up and tail: {_ended(counts - measured)}."
     if not completed.any():
-        return f"{said} None was completed."
+        return f"{said} None was completed in the window."
     place = int(completed.argmax())
     most, since = completed[place] / time.width_s, place * time.width_s
     wide = number(time.width_s)
-    return f"{said} Most completed: {number(most)} a second, in the {wide} s from {number(since)} s on."
+    return (
+        f"{said} Most completed in the window: {number(most)}/s, in the {wide} s from {number(since)} s on."
+    )
 
 
 def _table(counts: Counts, completed: Counts, time: Bins) -> Table:

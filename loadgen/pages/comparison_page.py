@@ -33,8 +33,18 @@ def comparison_page(
         again(runs),
     ]
     headline = Headline(*comparison_view.verdict(comparison))
-    title = " against ".join(comparison.variants)
-    return page(title, comparison_view.source_of_all(comparison), [headline], parts)
+    return page(
+        _title(comparison.baseline, others), comparison_view.source_of_all(comparison), [headline], parts
+    )
+
+
+_MOST_NAMED = 3
+
+
+def _title(baseline: str, others: Sequence[str]) -> str:
+    if len(others) > _MOST_NAMED:
+        return f"{baseline} against {len(others)} others"
+    return " against ".join([baseline, *others])
 
 
 def _engines(runs: Mapping[str, Run]) -> list[str]:
@@ -42,4 +52,7 @@ def _engines(runs: Mapping[str, Run]) -> list[str]:
     lines = {name: said for name, run in runs.items() for said in engine(run)}
     if len(lines) == len(runs) and len({*lines.values()}) == 1:
         return [*lines.values()][:1]
-    return [f"{name}: {said}" for name, said in lines.items()]
+    told = [f"{name}: {said}" for name, said in lines.items()]
+    if len(lines) > 1 + _MOST_NAMED:
+        return [told[0], "What the others differ in stands in the table of variants."]
+    return told

@@ -83,6 +83,16 @@ def test_without_any_ratio_there_is_no_picture() -> None:
     assert ratios(compared(a=none, b=none)) is None
 
 
+def test_no_two_of_seventeen_variants_have_one_mark() -> None:
+    """By ink and shape together: there are eight of the one and seven of the other."""
+    picture = drawn(**{f"v{i}": run(1 + i) for i in range(18)})
+    shapes = next(
+        layer["encoding"]["shape"]["scale"] for layer in picture.spec["layer"] if "shape" in layer["encoding"]
+    )
+    marks = {*zip(picture.series.values(), shapes["range"], strict=True)}
+    assert len(marks) == 17
+
+
 def test_nine_variants_can_be_drawn() -> None:
     """More than there are shapes and inks; no colour is left unknown."""
     shown = svg(drawn(**{f"v{i}": run(1 + i, source="virtual" if i % 2 else "http") for i in range(10)}))

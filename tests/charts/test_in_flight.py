@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from loadgen.charts.in_flight import MOST_POINTS, in_flight
+from loadgen.charts.picture import spec_of
 from loadgen.engine.trace import Iteration
 from loadgen.stats.flow import in_flight as counted
 from tests.charts.drawn import any_run
@@ -52,8 +53,7 @@ def test_the_client_is_drawn_on_top_of_the_engine() -> None:
     picture = in_flight(run_of([ok(0)]), [step(0, 0.0, active=["a"], queue=[])])
     assert picture is not None
     engine, client = picture.spec["layer"][:2]
-    assert engine["transform"][0]["filter"] == "!(datum.where == 'in flight')"
-    assert client["transform"][0]["filter"] == "datum.where == 'in flight'"
+    assert (engine["data"]["name"], client["data"]["name"]) == ("in_engine", "in_flight")
     assert engine["mark"]["strokeWidth"] > client["mark"]["strokeWidth"]
 
 
@@ -62,7 +62,7 @@ def test_a_request_that_ends_as_another_starts_is_not_beside_it() -> None:
     run = run_of([ok(i, i * 0.5, ttft_s=0.5, gaps_us=()) for i in range(10)])
     picture = in_flight(run)
     assert picture is not None
-    assert picture.says == "At most 1 in flight at the client (at 0 s)."
+    assert picture.says == "At most in the window: 1 in flight at the client (at 0 s)."
     assert picture.table.rows[0][1] == "1"
 
 
@@ -73,6 +73,25 @@ def test_what_took_no_time_was_never_in_flight() -> None:
     picture = in_flight(run_of([instant, ok(1, 0.0, ttft_s=2.0, gaps_us=())]))
     assert picture is not None
     assert picture.data["in_flight"]["requests"] == [1, 0]
+
+
+def test_the_most_is_told_of_the_window_alone() -> None:
+    """One from before goes on in it; what the tail piles up after it is in no figure."""
+    rows = [
+        ok(0, 0.0, ttft_s=30.0, gaps_us=()),
+        *(ok(i, 12.0, ttft_s=1.0, phase="tail") for i in range(1, 9)),
+    ]
+    picture = in_flight(run_of(rows, window_start_s=2.0))
+    assert picture is not None
+    assert picture.says == "At most in the window: 1 in flight at the client (at 0 s)."
+    assert max(picture.data["in_flight"]["requests"]) == 9
+
+
+def test_without_a_trace_no_layer_is_left_empty() -> None:
+    """A layer without rows has no scale, and the browser complains."""
+    picture = in_flight(run_of([ok(0)]))
+    assert picture is not None
+    assert "in_engine" not in {layer["data"]["name"] for layer in spec_of(picture)["layer"]}
 
 
 def test_the_table_counts_what_goes_on_from_before() -> None:
@@ -88,7 +107,7 @@ def test_the_engine_stands_on_the_same_axis() -> None:
     trace = [step(0, 0.0, active=["a", "b"], queue=["c"]), step(1, 0.1, active=["c"], queue=[])]
     picture = in_flight(run_of([ok(0)]), trace)
     assert picture is not None
-    drawn = picture.data["in_flight"]
+    drawn = picture.data["in_engine"]
     rows = [*zip(drawn["where"], drawn["at_s"], drawn["requests"], strict=True)]
     assert ("running", 0.1, 2) in rows
     assert ("running", 0.2, 1) in rows
