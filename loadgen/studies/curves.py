@@ -18,9 +18,10 @@ from loadgen.report.tables import SOURCES, Column, Table
 from loadgen.studies.study import Section
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "stroke")
-_DASHES = ((1, 0), (7, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 2, 1, 2), (10, 2), (3, 3))
+_DASHES = ((1, 0), (4, 6), (2, 2), (8, 3, 2, 3), (12, 4), (4, 2, 1, 2), (10, 2), (3, 3))
 _DOTS = (1, 4)  # of theory alone
-_LARGEST, _SMALLER = 120, 20  # a point under another is seen around it
+_POINTS = (180, 80, 70, 60, 40, 20, 20, 20)  # what lies under another is seen around it
+_WIDTHS = (3.5, 2, 2, 2, 2, 1.5, 1.5, 1.5)
 
 
 class Spread(NamedTuple):
@@ -163,11 +164,10 @@ def _spec(
     seen = [line for line in inks if line not in theory]
     dashes = [_DASHES[at] if line in seen else _DOTS for at, line in enumerate(inks)]
     shapes = [SHAPES[at] if line in seen else "stroke" for at, line in enumerate(inks)]
-    sizes = [max(_LARGEST - _SMALLER * at, _SMALLER) for at, _ in enumerate(inks)]
 
     def of_line(channel: Any, values: Sequence[Any]) -> Any:
-        kind = "O" if channel is alt.Size else "N"  # a size by names without an order is warned of
-        scale = alt.Scale(type="ordinal", domain=[*inks], range=[*values])
+        kind = "N" if channel in (alt.Shape, alt.StrokeDash) else "O"  # a size without an order is warned of
+        scale = alt.Scale(type="ordinal", domain=[*inks], range=[*values[: len(inks)]])
         return channel(f"line:{kind}", scale=scale, title=None)
 
     base = alt.Chart(alt.NamedData(data)).encode(
@@ -176,10 +176,14 @@ def _spec(
         tooltip=_tips(x, y),
     )
     known = base.transform_filter(alt.FieldOneOfPredicate(field="line", oneOf=seen))
-    line = base.mark_line(strokeWidth=2).encode(y=up("y"), strokeDash=of_line(alt.StrokeDash, dashes))
+    line = base.mark_line().encode(
+        y=up("y"),
+        strokeDash=of_line(alt.StrokeDash, dashes),
+        strokeWidth=of_line(alt.StrokeWidth, _WIDTHS),
+    )
     rules = known.mark_rule(strokeWidth=1.5).encode(y=up("low"), y2="high:Q")
     points = known.mark_point(filled=True, opacity=1).encode(
-        y=up("y"), shape=of_line(alt.Shape, shapes), size=of_line(alt.Size, sizes)
+        y=up("y"), shape=of_line(alt.Shape, shapes), size=of_line(alt.Size, _POINTS)
     )
     return plain(alt.layer(line, rules, points.add_params(zoom())))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -12,6 +13,7 @@ from loadgen.studies import chunk_size as study
 from loadgen.studies import mixed_prompts as load
 from loadgen.studies.simulated import engine
 from tests.records import ok
+from tests.studies import committed
 
 
 def test_a_lone_prompt_takes_the_steps_that_the_formula_says() -> None:
@@ -47,6 +49,47 @@ def test_chunks_bound_the_stall_and_delay_first_tokens() -> None:
     assert found[512]["ttft_p50_s"] > found[study.WHOLE]["ttft_p50_s"]
     assert found[64]["ttft_p50_s"] > 20 * found[512]["ttft_p50_s"]
     assert found[512]["stalled_share"] == 0 < found[study.WHOLE]["stalled_share"]
+
+
+def test_only_the_light_load_s_turn_of_itl_p99_is_told() -> None:
+    """Beyond 2048 there, by figures and by ratios; of whole / 8192 under the heavy load 1 lies between."""
+    kept = committed.figures("chunk-size")
+    at = {float(budget): each[load.ITL_P99] for budget, each in kept["by_load"][study.LIGHT].items()}
+    assert at[4096][2] < at[2048][1]
+    assert kept["ratios"][study.LIGHT]["4096 / 2048"][load.ITL_P99][2] < 1
+    _, low, high = kept["ratios"][study.HEAVY]["whole / 8192"][load.ITL_P99]
+    assert low < 1 < high
+
+
+def test_beyond_2048_no_first_token_was_seen_earlier() -> None:
+    """Under both loads, at p50 and p99; under the heavy one 512 is later at p50, whole at p99."""
+    ratios = committed.figures("chunk-size")["ratios"]
+    for of_load in ratios.values():
+        for pair in ("4096 / 2048", "8192 / 2048", "whole / 2048"):
+            assert all(of_load[pair][key][2] >= 1 for key in (load.TTFT_P50, load.TTFT_P99))
+    assert ratios[study.HEAVY]["512 / 2048"][load.TTFT_P50][1] > 1
+    assert ratios[study.HEAVY]["whole / 2048"][load.TTFT_P99][1] > 1
+
+
+def test_the_longest_stall_grows_with_the_budget() -> None:
+    """Up to the longest prompt: each interval lies above that of the budget before."""
+    for of_load in committed.figures("chunk-size")["by_load"].values():
+        stalls = [of_load[at][load.STALL_P99] for at in sorted(of_load, key=float) if float(at) <= 8192]
+        assert all(before[2] < after[1] for before, after in pairwise(stalls))
+
+
+@pytest.mark.parametrize("labels", [study.FOLDED, study.UNFOLDED])
+def test_every_budget_is_written_beside_its_points(labels: study.Labels) -> None:
+    """Once a load; of two in one label the points lie within a twentieth of each other in ITL p99."""
+    kept = committed.figures("chunk-size")["by_load"]
+    words = {word: at for at, word in study.WORDS.items()}
+    for of in study.RATES:
+        itl = {float(at): each[load.ITL_P99][0] for at, each in kept[of].items()}
+        said = [labels.get((of, at), ("", study.WORDS[at]))[1].split(", ") for at in study.BUDGETS]
+        written = [word for label in said for word in label if word]
+        assert sorted(written) == sorted(words)
+        for first, *others in said:
+            assert all(itl[words[o]] == pytest.approx(itl[words[first]], rel=0.05) for o in others)
 
 
 def test_a_whole_prompt_stalls_a_stream_as_long_as_published() -> None:

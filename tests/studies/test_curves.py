@@ -95,13 +95,16 @@ def test_decades_of_latency_are_labelled_and_no_unit_stands_twice() -> None:
 
 
 def test_a_point_under_another_is_larger_and_has_other_dashes() -> None:
-    """Two equal curves are both seen."""
+    """And its line is wider: two equal curves are both seen."""
     spreads = {1.0: exactly(1), 2.0: exactly(1)}
     line, _, points = curves("n", "T", "S", {"a": spreads, "b": spreads}, Axis("x"), Axis("y")).spec["layer"]
     first, second = points["encoding"]["size"]["scale"]["range"]
     assert first > second
-    first, second = line["encoding"]["strokeDash"]["scale"]["range"]
-    assert first != second
+    first, second = line["encoding"]["strokeWidth"]["scale"]["range"]
+    assert first > second
+    first, (dash, gap) = line["encoding"]["strokeDash"]["scale"]["range"]
+    assert first == [1, 0]
+    assert gap >= dash
 
 
 def test_theory_is_dotted_and_has_no_points() -> None:
