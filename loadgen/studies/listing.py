@@ -42,13 +42,13 @@ STUDIES = (
     ),
     Listed("vllm-2023", "How much more runs at once, and is borne, when KV memory is paged?", 39),
     Listed("sarathi-2024", "What do chunks of prompts beside decodes buy, and which chunk?", 25),
-    Listed("distserve", "What rate is borne under DistServe's limits, and what does goodput hide?", 55),
+    Listed("distserve", "What rate is borne under DistServe's limits, and what does goodput hide?", 47),
     Listed(
         "preemption-tail",
         "What does running out of KV memory do to the tail, and does it matter how one comes back?",
         36,
     ),
-    Listed("admission", "What does it buy to turn requests away, and to admit only what is sure to fit?", 24),
+    Listed("admission", "What does it buy to turn requests away, and to admit only what is sure to fit?", 48),
     Listed("chunk-size", "How many tokens should a step have, if prompts are cut to fit in it?", 14),
     Listed(
         "prefill-vs-decode-priority", "Who pays when prompts go first in a step, and who when decodes do?", 9

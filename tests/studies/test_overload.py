@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.studies.overload import BOTH, BOUNDED, FCFS, PATIENCES_S, PATIENT, POLICIES, PRIORITY
+from loadgen.studies.overload import BOTH, BOUNDED, FCFS, PATIENCES_S, PATIENT, POLICIES, PRIORITY, SEEDS
 from tests.studies.committed import figures
 
 FOUND = figures("overload")
@@ -44,12 +44,20 @@ def test_without_a_bound_attainment_is_the_run_s_and_with_one_the_server_s() -> 
 
 
 def test_how_many_are_served_well_hangs_on_the_patience_and_not_in_one_direction() -> None:
-    """60, 20, 8 and 3 s: best in between; the waste only grows; 60 s is the policy of the tables."""
-    cells = FOUND["by_patience_s"]
-    assert cells["8"]["attainment"] > 3 * max(cells[other]["attainment"] for other in ("60", "20", "3"))
-    wasted = [cells[str(patience_s)]["wasted_share"] for patience_s in PATIENCES_S]
-    assert wasted == sorted(wasted)
-    assert cells["60"] == CELLS[PATIENT]["1.5"]
+    """With every seed, 60, 20, 8 and 3 s: best in between; the waste only grows. 60 s is the policy of the
+    tables. Between 60 and 20 s the order is not the same with every seed.
+    """
+    patience = FOUND["by_patience_s"]
+    assert patience["60"][0] == CELLS[PATIENT]["1.5"]
+    longer = []
+    for cells in zip(*(patience[str(patience_s)] for patience_s in PATIENCES_S), strict=True):
+        sixty, twenty, eight, three = (cell["attainment"] for cell in cells)
+        assert eight > 3 * max(sixty, twenty, three)
+        wasted = [cell["wasted_share"] for cell in cells]
+        assert wasted == sorted(wasted)
+        longer.append(sixty > twenty)
+    assert len(longer) == len(SEEDS)
+    assert len({*longer}) == 2
 
 
 def test_a_bounded_queue_serves_nearly_as_many_well_as_are_completed() -> None:
@@ -58,12 +66,19 @@ def test_a_bounded_queue_serves_nearly_as_many_well_as_are_completed() -> None:
         assert 1 / load * 11 / 12 < CELLS[BOUNDED][f"{load:g}"]["attainment"] <= 1 / load
 
 
-def test_priority_saves_the_urgent_and_starves_the_rest_and_aging_and_deadlines_do_not() -> None:
+def test_priority_saves_the_urgent_and_aging_and_deadlines_do_not() -> None:
     """At 1.5 of capacity a quarter is urgent, which it can serve."""
     urgent = {name: CELLS[name]["1.5"]["urgent_attainment"] for name in POLICIES}
     assert urgent[PRIORITY] > 0.95
-    assert CELLS[PRIORITY]["1.5"]["rest_attainment"] < 0.05
     assert urgent[FCFS] < urgent["aging"] < urgent["deadline"] < urgent[PRIORITY]
+
+
+def test_priority_costs_the_rest_hardly_any_attainment_and_a_longer_wait() -> None:
+    """They have lost it first come, first served as well: a point at most; overall it is many times more."""
+    fcfs, priority = (CELLS[name]["1.5"] for name in (FCFS, PRIORITY))
+    assert 0 <= fcfs["rest_attainment"] - priority["rest_attainment"] < 0.01
+    assert priority["attainment"] > 5 * fcfs["attainment"]
+    assert priority["rest_ttft_p99_s"] > 1.5 * fcfs["rest_ttft_p99_s"]
 
 
 def test_users_who_leave_waste_what_was_computed_for_them_unless_the_queue_is_bounded() -> None:
