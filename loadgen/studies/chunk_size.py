@@ -71,6 +71,7 @@ SIDES: Mapping[str, tuple[Literal["left", "right"], int, int]] = {
     "below, right": ("left", 0, 15),
 }
 FOLDED: Labels = {
+    (LIGHT, 2048): ("below, right", "2048"),
     (LIGHT, 4096): ("below, right", "4096"),
     (LIGHT, 8192): ("below, left", "8192, whole"),
     (LIGHT, WHOLE): ("above", ""),

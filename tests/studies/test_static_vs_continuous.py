@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from loadgen.studies import static_vs_continuous as study
+from tests.studies import committed
 
 WHOLE, CHUNKED = "continuous, prompts whole", "continuous, chunks of 256"
 
@@ -71,6 +72,33 @@ def test_slots_on_paper_are_told_in_seconds_all_three() -> None:
     pictures = [study._slots(policy, study.on_paper(policy)) for policy in study.POLICIES]
     said = [re.findall(r"4 slots in (\S+ \w+)", picture.says) for picture in pictures]
     assert said == [["16.0 s"], ["19.0 s"], ["10.0 s"]]
+
+
+def test_latency_gains_at_every_load_that_was_tried() -> None:
+    """Over static and over dynamic batching: every interval as committed lies above 1."""
+    gains = committed.figures("static-vs-continuous")["gain_by_load"]["e2e_p50_s"]
+    assert {len(at) for at in gains.values()} == {len(study.RATES)}
+    assert all(low > 1 for at in gains.values() for _, low, _ in at.values())
+
+
+def test_most_of_the_gain_at_low_load_is_the_second_that_static_batching_waits() -> None:
+    """At 1 request/s more than half of what static batching adds is gone where 50 ms are waited."""
+    p50 = {
+        p: at["1"][0] for p, at in committed.figures("static-vs-continuous")["by_load"]["e2e_p50_s"].items()
+    }
+    assert p50["static"] - p50["dynamic"] > (p50["static"] - p50["continuous"]) / 2
+
+
+def test_no_gain_is_told_without_slots_and_model() -> None:
+    """In the answer's first paragraph and in every caption of a simulated load; no source's ratio at all."""
+    page = (committed.REPORTS / "static-vs-continuous" / "report.md").read_text(encoding="utf-8")
+    first = page.split("**Answer.**")[1].split("\n\n")[0]
+    captions = re.findall(r"^!\[.+\]\((?:gain|load)-.+\)\n\n(.+)$", page, re.MULTILINE)
+    assert len(captions) == 3 + len(study.TITLES)
+    assert all(
+        word in said for said in (first, *captions) for word in (study.MACHINE, f"{study.SLOTS} slots")
+    )
+    assert not re.search(r"\d+x", page.split("## Sources")[1])
 
 
 def test_there_is_no_throughput_to_gain_at_low_load() -> None:
