@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loadgen.engine.trace import Iteration
-from loadgen.studies.sarathi_2024 import CHUNK, MISTRAL, SEEDS, STALLS, chunked, rows, stall, told, waits
+from loadgen.studies.sarathi_2024 import CHUNK, MISTRAL, SEEDS, STALLS, chunked, rows, stall, waits
+from loadgen.studies.seeds import medians, ranges, told
 from loadgen.studies.simulated import Knobs, records
 from tests.studies.committed import REPORTS, figures
 
@@ -57,6 +58,25 @@ def test_every_capacity_is_told_with_the_range_of_its_seeds_in_two_digits() -> N
     assert max(small) > 1.2 * min(small)
     page = (REPORTS / "sarathi-2024" / "report.md").read_text(encoding="utf-8")
     assert f"chunks of 512 bear {told(small)} requests/s" in page.replace("\\", "")
+
+
+def test_the_gain_of_the_answer_stands_among_the_published_and_ours() -> None:
+    """The median of the ratios of each seed, beside the abstract's and the text's."""
+    pairs = zip(CAPACITY["budget 512"]["0.1"], CAPACITY["vLLM-like"]["0.1"], strict=True)
+    gain = sorted(small / whole for small, whole in pairs)
+    page = (REPORTS / "sarathi-2024" / "report.md").read_text(encoding="utf-8")
+    rows_of_gain = [line for line in page.splitlines() if "chunks of 512 over whole prompts first" in line]
+    assert [row.split(" | ")[2:4] for row in rows_of_gain] == [
+        [published, f"{gain[len(SEEDS) // 2]:.2f}"] for published in ("2.60", "3.50")
+    ]
+
+
+def test_seeds_are_drawn_as_their_median_and_their_range() -> None:
+    """Of two points of one curve, by hand; a range without a width is not told."""
+    by_seed = {"a": {1.0: [3.0, 9.0, 4.0], 2.0: [5.0, 5.0, 5.0]}}
+    assert medians(by_seed) == {"a": {1.0: 4.0, 2.0: 5.0}}
+    assert ranges(by_seed) == {"a": {1.0: (3.0, 9.0), 2.0: (5.0, 5.0)}}
+    assert told(by_seed["a"][2.0]) == "5.0"
 
 
 def test_a_larger_budget_can_bear_more_under_a_p99_since_fewer_gaps_are_too_long() -> None:
