@@ -171,8 +171,8 @@ def _answer(ours: Found) -> list[str]:
     return paragraphs(f"""
         {MACHINE}; the median of {len(SEEDS)} seeds, and their range in brackets. Up to 0.7 of the capacity
         ({ours.capacity_rps:.2f} requests/s) a bound on the queue changes next to nothing: where none may wait
-        at most {100 * refused:.2f} % are refused, where 10 may wait nobody is. At 0.9 it begins to: where none
-        may wait {ours.share(TIGHT, 0.9, rejection)} are refused, and the p99 of TTFT is
+        at most {100 * refused:.2f} % are refused, where 10 may wait nobody is. At 0.9 it begins to: where
+        none may wait {ours.share(TIGHT, 0.9, rejection)} are refused, and the p99 of TTFT is
         {ours.told(TIGHT, 0.9, ttft_p99_s)} s, not {ours.told(UNBOUNDED, 0.9, ttft_p99_s)};
         {ours.share(TIGHT, 0.9, attainment)} of the offered requests meet both limits, not
         {ours.share(UNBOUNDED, 0.9, attainment)}.
