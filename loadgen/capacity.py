@@ -259,8 +259,12 @@ def load(folder: Path) -> Capacity:
                 f"{path}: schema {schema} is not {SCHEMA}, which this version of loadgen reads"
             )
         return msgspec.json.decode(path.read_bytes(), type=Capacity)
-    except (OSError, msgspec.DecodeError) as problem:
-        raise ScenarioError(f"{path}: {problem}") from None
+    except OSError as problem:
+        raise ScenarioError(f"{path}: {problem.strerror}") from None
+    except msgspec.DecodeError as problem:
+        raise ScenarioError(
+            f"{path}: {problem}: it is cut short or damaged, search again into another folder"
+        ) from None
 
 
 def _refuse_other(before: Capacity, now: Capacity, out: Path) -> None:

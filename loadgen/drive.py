@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import platform
-import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -24,6 +23,7 @@ from loadgen.records import RequestRecord
 from loadgen.run import Run, RunHeader, RunWriter, as_json, load, write_whole, writing
 from loadgen.scenario import CHAT, COMPLETIONS, Scenario, ScenarioError, Target
 from loadgen.stats.summary import Summary
+from loadgen.units import argument
 
 if TYPE_CHECKING:
     from loadgen.client import Counters, Stop
@@ -297,7 +297,7 @@ def kept(folder: Path) -> Iterator[None]:
         yield
     except BaseException as trouble:
         if (folder / "run.json").is_file() and not getattr(trouble, "__notes__", []):
-            trouble.add_note(f"what was recorded is kept: {shlex.join(['loadgen', 'report', str(folder)])}")
+            trouble.add_note(f"what was recorded is kept: loadgen report {argument(folder)}")
         raise
 
 

@@ -349,6 +349,7 @@ _FORMATS: dict[str, tuple[Callable[[Plan, Head, Path], None], Callable[[Path], R
     ".csv": (_write_csv, _read_csv),
     ".jsonl": (_write_jsonl, _read_jsonl),
 }
+ENDINGS = tuple(_FORMATS)
 
 
 def _format(path: Path) -> tuple[Callable[[Plan, Head, Path], None], Callable[[Path], Read]]:

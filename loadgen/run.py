@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from errno import EINVAL
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -158,11 +159,17 @@ def writing(where: object) -> Iterator[None]:
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Where to write what is then at `path`, whole or not at all. Raises OSError."""
-    half = path.parent / f".{os.getpid()}.half"  # no file of the user's, and short where `path` is long
+    """Where to write what is then at `path`, whole or not at all. Raises OSError.
+
+    A link stays one: its file is written. A device or a pipe is none.
+    """
+    at = Path(os.path.realpath(path))
+    if at.exists() and not (at.is_file() or at.is_dir()):
+        raise OSError(EINVAL, "no plain file")
+    half = at.parent / f".{os.getpid()}.half"  # no file of the user's, and short where `path` is long
     try:
         yield half
-        half.replace(path)
+        half.replace(at)
     finally:
         with suppress(OSError):
             half.unlink(missing_ok=True)

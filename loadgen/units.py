@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 
 # seconds = number * up / down: whole milliseconds divided are exact, multiplied by 0.001 they are not
 _UP = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -80,8 +81,11 @@ def about(seconds: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """How long to wait, in the unit for that: `45 seconds`, `6.2 minutes`."""
-    return f"{seconds:.0f} seconds" if seconds < 59.5 else f"{seconds / 60:,.1f} minutes"
+    """How long to wait, to two digits in the unit for that: `45 seconds`, `6.2 minutes`, `9.8 hours`."""
+    sizes = {"hour": 3600, "minute": 60, "second": 1}
+    unit, size = next(((u, s) for u, s in sizes.items() if seconds >= 0.996 * s), ("second", 1))
+    shown = f"{float(f'{seconds / size:.2g}'):,.10g}"
+    return f"{shown} {unit}" if shown == "1" else f"{shown} {unit}s"
 
 
 def show_rate(rps: float) -> str:
@@ -104,6 +108,12 @@ def quoted(value: object) -> str:
 def printable(text: str) -> str:
     """On one line, whatever was in it: what would move or colour a terminal is written out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def argument(path: object) -> str:
+    """`path` as a shell takes it in a command to be pasted; no option, whatever it begins with."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def _shortest(value: float) -> str:

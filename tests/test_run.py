@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -392,3 +393,17 @@ def test_the_scenario_is_asked_by_path() -> None:
     assert run.asked("load", "max_in_flight") == 4
     assert run.asked("load", "arrivals", "kind") is None
     assert run.asked("goodput", "ttft") is None
+
+
+def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
+    """A pipe is refused, and so is a link to one; a link to a file stays, and its file is written."""
+    os.mkfifo(tmp_path / "pipe")
+    for name, leads_to in (("to-pipe", "pipe"), ("to-file", "file")):
+        (tmp_path / name).symlink_to(leads_to)
+    for name in ("pipe", "to-pipe"):
+        with pytest.raises(WriteError, match="no plain file"):
+            write_whole(tmp_path / name, b"{}")
+    write_whole(tmp_path / "to-file", b"{}")
+    assert (tmp_path / "to-file").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"{}"
+    assert (tmp_path / "pipe").is_fifo()

@@ -5,13 +5,25 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import shlex
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.units import about, duration_s, quoted, rate_rps, roughly, share, show_duration, show_rate
+from loadgen.units import (
+    about,
+    argument,
+    duration_s,
+    quoted,
+    rate_rps,
+    roughly,
+    share,
+    show_duration,
+    show_rate,
+)
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -137,9 +149,19 @@ def test_durations_to_be_compared_have_three_digits_and_a_unit_of_their_size(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(3.4, "3 seconds"), (59.6, "1.0 minutes"), (372, "6.2 minutes")]
+    ("seconds", "words"),
+    [
+        (3.4, "3.4 seconds"),
+        (30, "30 seconds"),
+        (59.6, "60 seconds"),
+        (60, "1 minute"),
+        (372, "6.2 minutes"),
+        (3590, "1 hour"),
+        (588.5 * 60, "9.8 hours"),
+        (3.6e6, "1,000 hours"),
+    ],
 )
-def test_waiting_is_told_in_seconds_or_minutes(seconds: float, words: str) -> None:
+def test_waiting_is_told_to_two_digits(seconds: float, words: str) -> None:
     """As a person would plan it."""
     assert roughly(seconds) == words
 
@@ -170,3 +192,11 @@ def test_what_is_no_percentage_is_no_share(text: object) -> None:
     """Digits are ASCII's; the sign says what is meant."""
     with pytest.raises(ValueError, match=r"is no share: write a percentage|is not a finite number"):
         share(text)
+
+
+@pytest.mark.parametrize("path", ["-rf", "--", "-a b", "my run; rm", "runs/-x", "/a/b"])
+def test_a_path_in_a_command_is_no_option(path: str) -> None:
+    """A shell reads it as one word, which names the same file."""
+    [word] = shlex.split(argument(Path(path)))
+    assert not word.startswith("-")
+    assert Path(word) == Path(path)

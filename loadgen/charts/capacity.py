@@ -298,8 +298,11 @@ def _answer(found: Capacity, words_at: int) -> tuple[list[Any], dict[str, Column
     import altair as alt
 
     axis = _axis(found)
-    told = [("capacity", found.load), ("knee", found.knee)]
-    loads = [(word, load) for word, load in told if load is not None]
+    told = [
+        ("capacity", found.load, capacity_view.rounded(found, found.load or 0)),
+        ("knee", found.knee, f"{found.knee or 0:.4g}"),
+    ]
+    loads = [(word, load, said) for word, load, said in told if load is not None]
     bounds = [found.low, found.high] if found.low is not None and found.high is not None else []
     x = alt.X("load:Q", title=axis.title, scale=axis.scale())
     band = alt.Chart(alt.NamedData("bounds")).mark_rect(color=ink("ok"), opacity=0.15, clip=True)
@@ -326,10 +329,10 @@ def _answer(found: Capacity, words_at: int) -> tuple[list[Any], dict[str, Column
     return layers, {
         "bounds": {"low": column(np.array(bounds[:1])), "high": column(np.array(bounds[1:]))},
         "answers": {
-            "load": column(np.array([load for _, load in loads])),
-            "what": [word for word, _ in loads],
-            "label": [f"{word} {load:.4g}" for word, load in loads],
+            "load": column(np.array([load for _, load, _ in loads])),
+            "what": [word for word, *_ in loads],
+            "label": [f"{word} {said}" for word, _, said in loads],
             "place": [15 * i for i in range(len(loads))],
-            "is_right": [1 if load > middle else 0 for _, load in loads],
+            "is_right": [1 if load > middle else 0 for _, load, _ in loads],
         },
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loadgen import __version__
 from loadgen.scenario import ScenarioError
+from loadgen.units import argument
 
 _KIT = Path(__file__).with_name("kit")
 FILES = {"loadgen.yml": Path(".github/workflows/loadgen.yml"), "loadgen.yaml": Path("loadgen.yaml")}
@@ -47,7 +48,7 @@ def next_steps(paths: list[Path], server: str | None) -> str:
     return (
         f"written: {workflow} and {scenario}\n{below}{own}"
         f"{more}. Say in {scenario} where the server listens and what is asked of it; try it with\n"
-        f"   loadgen run {scenario}\n"
+        f"   loadgen run {argument(scenario)}\n"
         f"{more + 1}. Commit both, and make the first baselines as {workflow} says."
     )
 

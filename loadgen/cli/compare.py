@@ -12,6 +12,7 @@ import typer
 
 from loadgen.cli import options
 from loadgen.cli.exits import Exit, of_comparison
+from loadgen.units import argument
 
 if TYPE_CHECKING:
     from loadgen.cli.firing import Manner, Reached
@@ -115,7 +116,7 @@ def refuse_incomparable(scenario: Scenario, where: str) -> None:
     if own := [name for name, variant in scenario.variants.items() if variant.load is not None]:
         raise ScenarioError(
             f"{where}: variants.{own[0]}.load: a comparison has one plan for all; "
-            f"loadgen run {where} --virtual --trace runs each variant with its own"
+            f"loadgen run {argument(where)} --virtual --trace runs each variant with its own"
         )
 
 

@@ -10,10 +10,16 @@ import typer
 
 from loadgen.export.kinds import KINDS, ROWS
 
+PUSHING = (
+    "loadgen export RUN - --format openmetrics | curl --data-binary @- http://HOST:9091/metrics/job/loadgen"
+)
+
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    file: Annotated[str, typer.Argument(help="Where to; written over if it is there. - is stdout.")],
+    file: Annotated[
+        str, typer.Argument(help="Where to; written over if it is there, and of that format. - is stdout.")
+    ],
     format_: Annotated[
         str | None,
         typer.Option(
@@ -37,7 +43,7 @@ def export(
         with whole_output():
             chosen.write(run, sys.stdout.buffer)
     else:
-        refuse_unwritable(Path(file))
+        refuse_unwritable(Path(file), over=chosen.endings)
         Words().say(f"{file}: {formats.export(run, Path(file), chosen)}")
 
 
@@ -47,7 +53,6 @@ export.__doc__ = "\n\n".join(
         *(f"{name} ({' '.join(kind.endings)}): {kind.holds}" for name, kind in KINDS.items()),
         ROWS,
         "To a Pushgateway:",
-        "loadgen export RUN - --format openmetrics |",
-        "curl --data-binary @- http://HOST:9091/metrics/job/loadgen",
+        f"\b\n{PUSHING}",
     ]
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EACCES
 from pathlib import Path
@@ -19,36 +19,44 @@ OWN = (
 )
 
 
-def refuse_unwritable(path: Path | None, *endings: str, made: Path | None = None) -> None:
+def refuse_unwritable(
+    path: Path | None, *endings: str, over: tuple[str, ...] = (), made: Path | None = None
+) -> None:
     """Raises ScenarioError where `path` cannot, or must not, be written; nothing is written here.
 
-    `endings`: one of them it must have, so that no file of another kind is written over. `made`: a folder
-    that the command makes before it writes.
+    `endings`: one of them it must have, so that no file of another kind is written over; `over`: only where
+    it is there already. A link is what it leads to. `made`: a folder that the command makes before it writes.
     """
     from loadgen.scenario import ScenarioError
 
     if path is None:
         return
-    if endings and not path.name.endswith(endings):
-        raise ScenarioError(f"{path}: its name must end in {' or '.join(endings)}")
+    at = Path(os.path.realpath(path))
     with _told(path):
-        if path.exists() and not path.is_file():
+        named = f"{path} ({at})" if path.is_symlink() else f"{path}"
+        if (path.exists() and not path.is_file()) or at.is_symlink() or _is_open(path):
             raise ScenarioError(f"{path} is no file to be written")
-        if _is_own(path):
-            raise ScenarioError(f"{path} belongs to a run itself: choose another name")
-        folder = path.parent
-        if made is not None and folder.resolve() == made.resolve():
+        if _is_own(at):
+            raise ScenarioError(f"{named} belongs to a run itself: choose another name")
+        endings = endings or (over if path.is_file() else ())
+        if endings and not at.name.endswith(endings):
+            raise ScenarioError(f"{named}: its name must end in {' or '.join(endings)}")
+        folder = at.parent
+        if made is not None and folder == Path(os.path.realpath(made)):
             return
-        os.stat(os.path.join(folder, "."))  # noqa: PTH116, PTH118 (a Path drops the point, which says it is a folder)
-        if not os.access(path if path.exists() else folder, os.W_OK):
+        for each in (path.parent, folder):
+            os.stat(os.path.join(each, "."))  # noqa: PTH116, PTH118 (a Path drops the point, which says it is a folder)
+        if not all(os.access(each, os.W_OK) for each in (at, folder) if each.exists()):
             raise PermissionError(EACCES, os.strerror(EACCES))
 
 
 def written(path: Path, text: str) -> None:
     """`text` in the file at `path`, whatever it held. Raises ScenarioError."""
+    from loadgen.run import whole
+
     refuse_unwritable(path)
-    with _told(path):
-        path.write_text(text, encoding="utf-8")
+    with _told(path), whole(path) as half:
+        half.write_text(text, encoding="utf-8")
 
 
 def folder(path: Path) -> Path:
@@ -66,6 +74,26 @@ def refuse_no_folder(path: Path) -> None:
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
         if not there.is_dir() or not os.access(there, os.W_OK):
             raise ScenarioError(f"{path}: cannot be made: {there} is no folder that can be written to")
+
+
+def refuse_folder(path: Path, is_ours: Callable[[Path], bool]) -> None:
+    """Raises ScenarioError where pictures and a report.md cannot, or must not, be written into `path`.
+
+    `is_ours`: whether a folder's report.md is an older one of the same command.
+    """
+    from loadgen.scenario import ScenarioError
+
+    refuse_no_folder(path)
+    for name in ("report.md", *OWN):
+        if (path / name).is_file() and (name in OWN or not is_ours(path)):
+            raise ScenarioError(f"{path} is the folder of something else, by its {name}: choose another")
+    for file in (path / "report.md", path / "figures.json", *path.glob("*.svg")):
+        refuse_unwritable(file, made=path)
+
+
+def _is_open(path: Path) -> bool:
+    """A name for what this process holds open, which may well be a file: that of `>> FILE`."""
+    return os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))  # noqa: PTH100 (keeps links)
 
 
 def _is_own(path: Path) -> bool:

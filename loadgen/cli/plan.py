@@ -71,12 +71,13 @@ def plan(
     from loadgen.cli.words import Words
     from loadgen.grid import cells
     from loadgen.report.terminal import print_decidable, print_picture, print_plan
+    from loadgen.units import argument
     from loadgen.workload import facts, prompt_maker
 
     words = Words(as_json)
     refuse_unwritable(svg, *PICTURE)
     refuse_unwritable(html, *PAGE)
-    refuse_unwritable(export)
+    refuse_unwritable(export, over=plan_file.ENDINGS)
     if diff is not None:
         raise typer.Exit(_compared(diff, scenario, words))
     drawn, asked = planned(scenario, ctx.params)
@@ -98,7 +99,7 @@ def plan(
     if grid:
         words.say(f"vary: {len(grid)} cells; this is the scenario as it stands, before any of them")
     if export is not None:
-        words.say(f"kept in {export}: loadgen run --plan {export}")
+        words.say(f"kept in {export}: loadgen run --plan {argument(export)}")
 
 
 def _draw(plan: Plan, scenario: Scenario, found: PlanFacts, svg: Path | None, html: Path | None) -> None:

@@ -39,7 +39,7 @@ def report(
     ] = False,
 ) -> None:
     """Say again what a run holds, or compare several; draw it."""
-    from loadgen.cli.files import PAGE, refuse_no_folder, refuse_unwritable
+    from loadgen.cli.files import PAGE, refuse_folder, refuse_unwritable
     from loadgen.cli.reporting import draw_page, reported
     from loadgen.cli.words import Words
     from loadgen.scenario import ScenarioError
@@ -48,7 +48,7 @@ def report(
         raise ScenarioError("give --json or --markdown, not both")
     refuse_unwritable(html, *PAGE)
     if svg is not None:
-        refuse_no_folder(svg)
+        refuse_folder(svg, _is_ours)
     words, found = Words(as_json), reported(runs, slo or ())
     if markdown:
         words.document(found.markdown({}))
@@ -64,6 +64,10 @@ def report(
 
         show(found.page(), words.say)
     raise typer.Exit(found.code)
+
+
+def _is_ours(folder: Path) -> bool:
+    return any(folder.glob("*.svg")) and not (folder / "figures.json").exists()
 
 
 def _draw(found: Reported, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadgen.cli.exits import Exit, of_capacity, of_comparison, of_run
 from loadgen.cli.files import written
+from loadgen.units import argument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -175,7 +175,7 @@ def _of_comparison(folder: Path) -> list[Path]:
                     f"{folder} holds {what}: {folder / name}. loadgen report takes a run folder"
                 )
         if inside := sorted(str(found.parent) for found in folder.glob("*/run.json")):
-            command = shlex.join(["loadgen", "report", *inside])
+            command = " ".join(["loadgen report", *map(argument, inside)])
             raise ScenarioError(f"{folder} holds no finished comparison, but runs: {command}")
         return []
     try:

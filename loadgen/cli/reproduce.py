@@ -24,7 +24,7 @@ def reproduce(
 
     Writes report.md, its pictures as SVG, and figures.json.
     """
-    from loadgen.cli.files import PAGE, folder, refuse_no_folder, refuse_unwritable, written
+    from loadgen.cli.files import PAGE, folder, refuse_folder, refuse_unwritable, written
     from loadgen.cli.words import Words
     from loadgen.report.terminal import print_tables
     from loadgen.scenario import ScenarioError
@@ -40,7 +40,7 @@ def reproduce(
 
     chosen = of_name(name)
     into = out or Path("reports") / name
-    refuse_no_folder(into)
+    refuse_folder(into, lambda there: _study_of(there) == name)
     refuse_unwritable(html, *PAGE, made=into)
     words.say(f"making {name}: about {chosen.seconds} s of one core")
     try:
@@ -61,3 +61,14 @@ def reproduce(
 
         written(html, study_page(study, command))
         words.say(f"page: {html}")
+
+
+def _study_of(folder: Path) -> str | None:
+    """Which study's figures are there; None where those of none are."""
+    import msgspec
+
+    try:
+        found = msgspec.json.decode((folder / "figures.json").read_bytes(), type=dict[str, object])
+    except (OSError, msgspec.DecodeError):
+        return None
+    return str(found.get("study"))

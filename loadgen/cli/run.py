@@ -10,6 +10,7 @@ import typer
 
 from loadgen.cli import options
 from loadgen.cli.exits import of_run
+from loadgen.units import argument
 
 if TYPE_CHECKING:
     from loadgen.scenario import Scenario
@@ -192,7 +193,7 @@ def _refuse_mixed(
     if asked.variants and not trace:
         raise ScenarioError(
             f"{where}: variants: this is a comparison: "
-            f"use loadgen compare {where}, or run it with --virtual --trace"
+            f"use loadgen compare {argument(where)}, or run it with --virtual --trace"
         )
     if trace and asked.repeats > 1:
         raise ScenarioError("--trace shows one run: it cannot stand beside repeats")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from loadgen.report.figures import number
 from loadgen.report.tables import SOURCES
 from loadgen.run import Run
 from loadgen.stats.asked import asked_load
+from loadgen.units import argument
 
 SIMULATED = "SIMULATED: the bundled engine's model of time, not a measured server."
 LOST = "No run of this search is there any more, and with them went the command: this prints what was found."
@@ -26,7 +26,7 @@ def capacity_page(found: Capacity, folder: Path, first: Run | None) -> str:
     """One HTML document of the search in `folder`. `first`: of its runs; None where none is there."""
     curve = capacity_view.curve(found)
     asked = yaml.safe_dump(found.scenario, sort_keys=False, allow_unicode=True)
-    printing = again.by_command(shlex.join(["loadgen", "report", str(folder)]))
+    printing = again.by_command(f"loadgen report {argument(folder)}")
     parts = [
         Part("What was asked", [*_asked(found), *_load(first)], folded={"Scenario": asked}),
         Part("Can it be trusted?", trust(found)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log
+from math import floor, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadgen.report.figures import INFINITE, UNDEFINED, number, percent
@@ -27,9 +27,17 @@ def headline(found: Capacity) -> tuple[str, str]:
         return found.answer, found.reason
     edges = [f"{edge:.4g}" if edge is not None else UNDEFINED for edge in (found.low, found.high)]
     many = found.accelerators or 1
-    each = f", {found.load / many:.3g} an accelerator" if many > 1 else ""
-    said = f"capacity {found.load:.4g} {found.unit}, in [{edges[0]}, {edges[1]}]{each}"
+    each = f", {rounded(found, found.load / many)} an accelerator" if many > 1 else ""
+    said = f"capacity {rounded(found, found.load)} {found.unit}, in [{edges[0]}, {edges[1]}]{each}"
     return found.answer, said if found.answer == "BOUNDED" else f"{said}: {found.reason}"
+
+
+def rounded(found: Capacity, value: float) -> str:
+    """`value`, of the capacity: to a tenth of how far its edges lie apart, so with two to four digits."""
+    digits = 4
+    if found.load and found.low and found.high and found.high > found.low:
+        digits = floor(log10(found.load)) - floor(log10(found.high - found.low)) + 2
+    return f"{float(f'{value:.{min(max(digits, 2), 4)}g}'):.10g}"
 
 
 def sentences(found: Capacity) -> list[str]:
@@ -40,7 +48,9 @@ def sentences(found: Capacity) -> list[str]:
     if found.limiting:
         said.append(f"Missed first: {found.limiting}.")
     if found.usd_per_million_output_tokens is not None:
-        said.append(f"A million output tokens cost ${found.usd_per_million_output_tokens:.3g} there.")
+        said.append(
+            f"A million output tokens cost ${rounded(found, found.usd_per_million_output_tokens)} there."
+        )
     if found.knee is not None:
         said.append(f"Knee: {found.knee:.4g} {found.unit}, the load of most served/s over mean E2E.")
     if found.above:

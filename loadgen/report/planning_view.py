@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from loadgen.report.capacity_view import rounded
 from loadgen.report.figures import UNDEFINED, number
 from loadgen.report.tables import SOURCES, Column, Table
 
@@ -86,5 +87,6 @@ def _mark(i: int, sweep: Sweep) -> str:
 def _row(one: Setting, mark: str) -> list[str]:
     found = one.capacity
     values = [v.get("kind", "") if isinstance(v, dict) else str(v) for v in one.values.values()]
-    figures = [number(found.load), number(found.low), number(found.high)]
+    load = UNDEFINED if found.load is None else rounded(found, found.load)
+    figures = [load, number(found.low), number(found.high)]
     return [*values, *figures, mark, found.limiting or UNDEFINED, found.answer, f"{found.requests:,}"]

@@ -202,9 +202,11 @@ def rates(s: Summary) -> Table:
     columns = [Column("rate", "label"), Column("value"), Column("unit", "label"), Column("counted", "words")]
     notes = [
         "makespan: of the whole run, from the first due to the last end, warm-up and tail load included."
+        for name, *_ in rows
+        if name == "makespan output"
     ]
     notes += slo_view.of_goodput(s)
-    if s.window_by == "burst":
+    if s.window_by == "burst" and notes:
         notes.append("A burst has no rate: its figure is the makespan throughput.")
     return Table(f"Rates ({source_of(s)})", columns, rows, notes)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from loadgen.report import (
@@ -27,6 +26,7 @@ from loadgen.report import (
 )
 from loadgen.report.figures import harmless
 from loadgen.report.tables import Table
+from loadgen.units import argument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +84,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     _list(console, "Next", summary_view.next_steps(summary))
     if folder is not None:
         files = "summary.json every figure, records.jsonl every request, vllm.json in vLLM's definitions"
-        page = f"loadgen report {quote(str(folder))} --html FILE: pictures, as one page"
+        page = f"loadgen report {argument(folder)} --html FILE: pictures, as one page"
         _list(console, "Files", [str(folder), files, page])
 
 
@@ -227,7 +227,7 @@ def print_trace(
     for table in trace_view.tables(shown):
         _table(console, table)
     files = "iterations.jsonl every iteration, trace.json the same for ui.perfetto.dev"
-    figures = [] if alone else [f"loadgen report {quote(str(folder))} prints the run's figures"]
+    figures = [] if alone else [f"loadgen report {argument(folder)} prints the run's figures"]
     _list(console, "Files", [str(folder), files, *figures])
     console.print()
 

@@ -110,3 +110,21 @@ def test_the_picture_fits_and_places_every_load(columns: int) -> None:
     assert at["P"][0] > at["?"][0] > at["F"][0]
     assert at["P"][1] < at["?"][1] < at["F"][1]
     assert at["?"][1] - at["P"][1] == pytest.approx(at["F"][1] - at["?"][1], abs=1)
+
+
+@pytest.mark.parametrize(
+    ("load", "low", "high", "said"),
+    [
+        (0.3973, 0.25, 0.6475, "capacity 0.4 requests/s"),
+        (10.547, 9.77, 11.53, "capacity 10.5 requests/s"),
+        (10.547, 10.45, 10.66, "capacity 10.55 requests/s"),
+        (1234.5, 500.0, 2000.0, "capacity 1200 requests/s"),
+        (12345.6, 12000.0, 12400.0, "capacity 12350 requests/s"),
+        (10.547, 10.547, None, "capacity 10.55 requests/s"),
+    ],
+)
+def test_a_capacity_has_the_digits_that_its_edges_let_it(
+    load: float, low: float, high: float | None, said: str
+) -> None:
+    """Two, where they lie as far apart as it is high; a digit more for each tenth of that."""
+    assert headline(of("BOUNDED", load=load, low=low, high=high))[1].startswith(f"{said}, in [")

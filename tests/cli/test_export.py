@@ -163,3 +163,9 @@ def test_a_pipe_is_not_replaced_by_a_file(run: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     assert "is no file to be written" in str(exported(run, tmp_path / "pipe.csv").exception)
     assert (tmp_path / "pipe.csv").is_fifo()
+
+
+def test_the_help_has_a_command_to_paste() -> None:
+    """On one line, however narrow the terminal."""
+    done = CliRunner().invoke(app, ["export", "--help"], env={"COLUMNS": "60"})
+    assert any("openmetrics | curl --data-binary @- http" in line for line in done.stdout.splitlines())

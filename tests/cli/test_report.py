@@ -56,6 +56,7 @@ def test_a_broken_search_says_where_and_nothing_of_out(tmp_path: Path) -> None:
     said = refused(tmp_path)
     assert said.startswith(f"{tmp_path / 'capacity.json'}: ")
     assert "--out" not in said
+    assert said.endswith("it is cut short or damaged, search again into another folder")
 
 
 def test_runs_of_one_folder_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 from loadgen.compare import Comparison, compare
 from loadgen.report import summary_view
 from loadgen.report.markdown import summary_markdown
+from loadgen.report.summary_view import rates
 from loadgen.report.tables import Column, Table
 from loadgen.report.terminal import print_comparison, print_plan, print_summary, print_tables
 from loadgen.scenario import Scenario
@@ -547,3 +548,9 @@ def test_a_window_too_short_for_an_answer_is_said() -> None:
 def test_a_simulation_is_never_called_a_measurement() -> None:
     """Not even in the verdict."""
     assert shown(summary(source="virtual"), 100).startswith("VALID  simulated, not measured")
+
+
+def test_what_is_not_in_the_table_has_no_note() -> None:
+    """Of a run in which nothing ended ok there is no makespan to explain."""
+    said = [" ".join(rates(summary(makespan_output_tokens_per_s=rate)).notes) for rate in (None, 9.0)]
+    assert ["makespan: " in notes for notes in said] == [False, True]
