@@ -26,8 +26,7 @@ def waterfall(run: Run, rows: int = 60) -> Picture | None:
     if not len(r):
         return None
     order = np.lexsort((r.index, r.due_s))
-    first_row = _slowest(r.at(order))
-    middle = 0 if first_row is None else first_row
+    middle = _slowest(r, order) or 0
     first = max(0, min(middle - rows // 2, len(r) - rows))
     some = r.at(order[first : first + rows])
     data = {"waterfall": _bars(some), "waterfall_ends": _ends(some)}
@@ -45,10 +44,10 @@ def waterfall(run: Run, rows: int = 60) -> Picture | None:
     )
 
 
-def _slowest(r: Records) -> int | None:
-    """The row of the slowest first token: of measured requests, where any of them had one."""
-    ttft_s = span_s(r.first_token_s, r.due_s)
-    for some in (np.where(r.measured, ttft_s, np.nan), ttft_s):
+def _slowest(r: Records, order: NDArray[np.intp]) -> int | None:
+    """Where in `order` the slowest first token is: of measured requests, where any of them had one."""
+    ttft_s, measured = span_s(r.first_token_s, r.due_s)[order], r.measured[order]
+    for some in (np.where(measured, ttft_s, np.nan), ttft_s):
         if not np.isnan(some).all():
             return int(np.nanargmax(some))
     return None
@@ -154,7 +153,7 @@ def _says(some: Records, n: int) -> str:
     span = f"{number(float(some.due_s[0]))} to {number(float(some.due_s[-1]))} s"
     every = f"All {n:,} requests" if n > 1 else "One request"
     what = f"{len(some):,} of {n:,} requests, due from {span}" if len(some) < n else every
-    if (slowest := _slowest(some)) is None:
+    if (slowest := _slowest(some, np.arange(len(some)))) is None:
         return f"{what}: none had a first token."
     ttft_s = float(span_s(some.first_token_s, some.due_s)[slowest])
     of = "the slowest measured first token" if some.measured[slowest] else "the slowest first token"
