@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import TYPE_CHECKING
 
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
@@ -99,13 +100,20 @@ def _figure_row(row: Row, baseline: str, others: list[str], *, is_sure: bool) ->
 
 
 def interval(found: Interval | None) -> str:
-    """Of a ratio: `[0.95, 1.02]`; nothing where it cannot be told."""
+    """Of a ratio: `[0.95, 1.02]`, rounded outwards, to 1 only where it is; nothing where not known."""
     if found is None:
         return ""
-    low, high = (
-        UNDEFINED if bound is None else times(bound).rstrip("x") for bound in (found.low, found.high)
-    )
-    return f"[{low}, {high}]" if found.high is not None else f"[{low}, {INFINITE})"
+    low = UNDEFINED if found.low is None else _bound(found.low, ROUND_FLOOR)
+    return f"[{low}, {INFINITE})" if found.high is None else f"[{low}, {_bound(found.high, ROUND_CEILING)}]"
+
+
+def _bound(ratio: float, rounding: str) -> str:
+    first = 3 if ratio >= 0.01 else 1
+    rounded = (Context(digits, rounding).create_decimal(repr(ratio)) for digits in range(first, 18))
+    found = next(r for r in rounded if r != 1 or ratio == 1)
+    if len(found.as_tuple().digits) > first:
+        return str(found)
+    return number(float(found)) if first > 1 else f"{float(found):.1g}"
 
 
 def times(ratio: float) -> str:
