@@ -27,7 +27,7 @@ def test_a_comparison_has_its_source_winner_rule_and_ratios() -> None:
     assert text.startswith("# WINNER continuous\n")
     assert "Rule: a burst is won by" in text
     assert "## Comparison (SIMULATED in virtual time)" in text
-    assert row(text, "makespan throughput ↑")[1:] == ["tokens/s", "600", "1,500", "2.50x", r"\[2.30, 2.72\]"]
+    assert row(text, "makespan throughput ↑")[1:] == ["tokens/s", "600", "1,500", "2.50x", r"\[1.88, 3.32\]"]
     assert "5f" * 32 in text
     assert "asked: poisson 8/s, 1,000 requests" in text
 
