@@ -110,8 +110,8 @@ def test_a_burst_is_won_by_makespan_throughput() -> None:
 
 
 def test_goodput_limits_decide_where_they_are_given() -> None:
-    """The larger share of offered requests within every limit wins, where the ratio's interval is without 1; of
-    a share that is 0, where their own lie apart.
+    """The larger share of offered requests within every limit wins, where the ratio's interval is without 1;
+    of a share that is 0, where their own lie apart.
     """
     c = compared(a=good(0.8, 0.76, 0.84), b=good(0.7, 0.65, 0.75))
     assert (c.winner, c.decided_by) == ("a", "attainment")
@@ -363,8 +363,8 @@ def test_ratios_hold_what_one_run_cannot_show(tmp_path: Path) -> None:
 def test_of_two_equal_servers_none_wins_and_of_unequal_ones_the_faster(
     tmp_path: Path, changes: dict[str, Any], always: bool
 ) -> None:
-    """By each rule: at most a few in a hundred pairs that differ by chance alone; twice as fast always, but by
-    a limit that chance decides, and by that never the slower.
+    """By each rule: at most a few in a hundred pairs that differ by chance alone; twice as fast always, but
+    by a limit that chance decides, and by that never the slower.
     """
     usual = {"arrivals": {"kind": "poisson", "rate": 14}, "num_requests": 300}
     asked: dict[str, Any] = usual | changes
