@@ -90,6 +90,11 @@ def exact(cap: int) -> Knobs:
     }
 
 
+def exact_in_slots(cap: int, slots: int) -> Knobs:
+    """With no more at once than a static batch of so many: what joining and leaving alone are worth."""
+    return exact(cap) | {"max_sequences": slots}
+
+
 def paged(_cap: int) -> Knobs:
     kv = {"tokens": KV_TOKENS, "watermark": 0}
     return {"preset": "vllm-2023", "token_budget": 8192, "kv": kv}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from statistics import mean, median
 from typing import Any
 
 from loadgen.engine.cost import seconds_of
+from loadgen.engine.trace import Iteration
 from loadgen.studies import anyscale
-from loadgen.studies.anyscale import CAPS, POLICIES, SYSTEMS, WIDEST
+from loadgen.studies.anyscale import BATCHES, CAPS, POLICIES, SYSTEMS, WIDEST
 from loadgen.studies.simulated import Knobs, engine
 
 Figures = Mapping[str, Any]
@@ -21,6 +22,7 @@ PROMPTS = {BLOG: (1, 512), "128 to 384 (the code)": (128, 384)}
 QPS, LATENCY_SEEDS = (1, 4), range(20)
 SWEEP_QPS, SWEEP_SEEDS = (1, 2, 3, 4, 5, 6, 8, 12, 16), range(2)
 STATIC_BATCHES = (4, 8, 12)
+SLOTS = BATCHES[WIDEST]
 
 
 def rungs() -> dict[str, float]:
@@ -32,7 +34,8 @@ def rungs() -> dict[str, float]:
         "padded to its own batch": anyscale.on_a100(to_batch, overhead="8ms", kv_touches=3),
         "caches not concatenated": anyscale.on_a100(to_batch, overhead="8ms"),
         "5 ms a step, not 8": anyscale.on_a100(to_batch),
-        "continuous, exact reservation": anyscale.on_a100(anyscale.exact(WIDEST)),
+        "joins and leaves, 4 slots": anyscale.on_a100(anyscale.exact_in_slots(WIDEST, SLOTS)),
+        "room by exact lengths": anyscale.on_a100(anyscale.exact(WIDEST)),
         "paged memory": anyscale.on_a100(vllm),
         "vLLM as benchmarked": SYSTEMS["vLLM"].engine(WIDEST),
     }
@@ -49,6 +52,28 @@ def static_batches() -> dict[int, float]:
         ).tokens_per_s
         for batch in STATIC_BATCHES
     }
+
+
+def equal_slots() -> dict[str, dict[int, float]]:
+    """Tokens/s by cap with as many slots at each as the widest leaves room for, static and joining."""
+    servers: dict[str, Callable[[int], Knobs]] = {
+        "static": lambda cap: anyscale.static(cap) | {"max_sequences": SLOTS},
+        "joins and leaves": lambda cap: anyscale.exact_in_slots(cap, SLOTS),
+    }
+    return {
+        name: {
+            cap: anyscale.throughput(anyscale.all_at_once(cap), anyscale.on_a100(knobs(cap))).tokens_per_s
+            for cap in CAPS
+        }
+        for name, knobs in servers.items()
+    }
+
+
+def running(name: str) -> float:
+    """Sequences at once under a policy at the widest cap, each step counted by its seconds."""
+    seen: list[Iteration] = []
+    anyscale.throughput(anyscale.all_at_once(WIDEST), anyscale.on_a100(POLICIES[name](WIDEST)), seen.append)
+    return anyscale.mean_running(seen)
 
 
 def at_efficiencies(name: str, bandwidth: float, arithmetic: float) -> float:
@@ -123,6 +148,8 @@ def figures() -> dict[str, Any]:
         },
         "ladder": rungs(),
         "static_batches": static_batches(),
+        "equal_slots": equal_slots(),
+        "running": {name: running(name) for name in ("exact reservation", "paged")},
         "p50_s": {
             law: {name: {qps: p50s(name, qps, prompts) for qps in QPS} for name in SYSTEMS}
             for law, prompts in PROMPTS.items()
@@ -134,4 +161,11 @@ def figures() -> dict[str, Any]:
 def policy_ratio(made: Figures, name: str, cap: int = WIDEST) -> float:
     policy = made["policy"]
     ratio: float = policy[name][cap]["tokens_per_s"] / policy["static"][cap]["tokens_per_s"]
+    return ratio
+
+
+def equal_slots_ratio(made: Figures, cap: int = WIDEST) -> float:
+    """What joining and leaving at every step are worth where both have as many slots."""
+    slots = made["equal_slots"]
+    ratio: float = slots["joins and leaves"][cap] / slots["static"][cap]
     return ratio

@@ -14,13 +14,15 @@ from loadgen.studies.anyscale_figures import (
     BLOG,
     LATENCY_SEEDS,
     QPS,
+    SLOTS,
     SWEEP_QPS,
     SWEEP_SEEDS,
     Figures,
+    equal_slots_ratio,
     policy_ratio,
     saturation_qps,
 )
-from loadgen.studies.drawings import Axis, Words, bars, ladder, lines
+from loadgen.studies.drawings import HIGH, LOW, Axis, Words, bars, ladder, lines
 from loadgen.studies.prose import paragraphs, sentence
 from loadgen.studies.study import Section
 
@@ -28,6 +30,8 @@ PUBLISHED_TOKENS_PER_S = 81.0  # of HF at the widest cap
 PUBLISHED_RATIOS = {"FasterTransformer": 4.0, "TGI, Ray": 8.0, "vLLM": 23.0}
 PUBLISHED_SATURATION = (8.0, 1900.0)  # "around" QPS 8, "near" 1900 tokens/s
 TOKENS_PER_S = "prompt and output tokens/s"
+MACHINE = "OPT-13B on an A100 of 40 GB"
+EQUAL = f"joins, {SLOTS} slots each"
 
 _ByCap = Mapping[str, Mapping[int, Mapping[str, float]]]
 
@@ -45,7 +49,11 @@ Equal kernels for all, 5 ms of overhead a step, nobody padded further than its b
 KV for prompt and answer is reserved. Paged: prompts whole beside the decodes. Chunk 512: decodes first, 512
 tokens a step.
 
-The static batch is a handicap too: it is what the worst case leaves room for. By batch, tokens/s at cap 1536:
+The static batch shrinks as the cap grows, since it is what the worst case leaves room for. With 4 slots at
+every cap, for static batches and for requests that join and leave, only the policy differs. A wider cap also
+makes answers longer, so that prompts, equal for both, take less of the time.
+
+Static batches by size, tokens/s at cap 1536:
 """
 
 
@@ -55,25 +63,47 @@ def _policy(made: Figures) -> Section:
         [policy_ratio(made, name, cap) for cap in (CAPS[0], WIDEST)]
         for name in ("exact reservation", "paged")
     )
+    joins = [equal_slots_ratio(made, cap) for cap in (CAPS[0], WIDEST)]
     batches = ", ".join(f"{number(each)} with {batch}" for batch, each in made["static_batches"].items())
     throughput = Words(
         "policy-throughput",
         "Throughput by policy, on equal kernels",
-        sentence(f"""Equal kernels. The wider answers spread, the more a static batch loses: continuous
-            batching with paged memory has {low:.1f} times its throughput at cap 32 and {high:.1f} times at
-            cap 1536."""),
+        sentence(f"""Over static batches of 16, 12, 8 and 4 by cap, continuous batching with paged memory has
+            {low:.1f} times the throughput at cap 32 and {high:.1f} times at cap 1536. That answers spread
+            wider is in it, and that the static batch gets smaller."""),
         table,
+        MACHINE,
     )
     ratio = Words(
         "policy-ratio",
         "Throughput over static, on equal kernels",
-        sentence(f"""Continuous batching with exact reservation grows from {exact[0]:.2f}x at cap 32 to
-            {exact[1]:.2f}x at cap 1536; with paged memory on top from {low:.2f}x to {high:.2f}x."""),
+        sentence(f"""With 4 slots at every cap, joining and leaving at every step has {joins[0]:.2f}x the
+            static throughput at cap 32 and {joins[1]:.2f}x at cap 1536. Over static batches of 16, 12, 8 and
+            4 by cap, exact reservation has {exact[0]:.2f}x at cap 32 and {exact[1]:.2f}x at cap 1536; with
+            paged memory on top {low:.2f}x and {high:.2f}x."""),
         table,
+        MACHINE,
     )
-    pictures = [_dots(throughput, made["policy"], 200), _ratios(ratio, made["policy"])]
+    equal = [(cap, EQUAL, equal_slots_ratio(made, cap)) for cap in CAPS]
+    pictures = [_dots(throughput, made["policy"], 200), _ratios(ratio, made["policy"], more=equal)]
     return Section(
-        "Batching and memory, on equal kernels", paragraphs(f"{POLICY} {batches}."), [table], pictures
+        "Batching and memory, on equal kernels",
+        paragraphs(f"{POLICY} {batches}."),
+        [table, _equal_slots(made)],
+        pictures,
+    )
+
+
+def _equal_slots(made: Figures) -> Table:
+    slots: Mapping[str, Mapping[int, float]] = made["equal_slots"]
+    return Table(
+        f"With {SLOTS} slots at every cap, on equal kernels",
+        [Column("cap"), *(Column(f"{name}, tokens/s") for name in slots), Column("joins and leaves, x")],
+        [
+            [str(cap), *(number(of[cap]) for of in slots.values()), f"{equal_slots_ratio(made, cap):.2f}"]
+            for cap in CAPS
+        ],
+        ["x: over static batches of as many."],
     )
 
 
@@ -85,18 +115,19 @@ def _benchmarked(made: Figures) -> Section:
     throughput = Words(
         "benchmarked-throughput",
         "Throughput as benchmarked, handicaps and all",
-        sentence(f"""OPT-13B, A100-40GB. At cap 1536 vLLM has {ratio:.1f} times the throughput of HF, which
-            has static batches of 4 padded to the longest of the run, and whose overhead was fitted.
-            Diamonds: the published 81 tokens/s, and 4, 8 and 23 times as many."""),
+        sentence(f"""At cap 1536 vLLM has {ratio:.1f} times the throughput of HF, which has static batches of
+            4 padded to the longest of the run, and whose overhead was fitted. Diamonds: published, HF's 81
+            tokens/s and what the published ratios make of them."""),
         table,
+        MACHINE,
     )
     over = Words(
         "benchmarked-ratio",
         "Throughput over HF, as benchmarked",
-        sentence(f"""OPT-13B, A100-40GB, prompt and output tokens/s over HF's, which has static batches (of 4
-            at cap 1536) padded to the longest of the whole run: vLLM reaches {ratio:.1f}x. Diamonds:
-            published, 4x, 8x and 23x."""),
+        sentence(f"""Prompt and output tokens/s over HF's, which has static batches (of 4 at cap 1536) padded
+            to the longest of the whole run: vLLM reaches {ratio:.1f}x at cap 1536. Diamonds: published."""),
         table,
+        MACHINE,
     )
     says = f"""
         The same workload, each system with its handicaps; x: how often the tokens/s of HF.
@@ -149,7 +180,12 @@ def _dots(words: Words, systems: _ByCap, least: float, published: Columns | None
     return bars(words, ("cap", "most output tokens (cap)"), y, "name", rows, published)
 
 
-def _ratios(words: Words, systems: _ByCap, published: Columns | None = None) -> Picture:
+def _ratios(
+    words: Words,
+    systems: _ByCap,
+    published: Columns | None = None,
+    more: Sequence[tuple[int, str, float]] = (),
+) -> Picture:
     base = systems[next(iter(systems))]
     cells = [
         (cap, name, of[cap]["tokens_per_s"] / base[cap]["tokens_per_s"])
@@ -158,7 +194,7 @@ def _ratios(words: Words, systems: _ByCap, published: Columns | None = None) -> 
     ]
     x = Axis("cap", "most output tokens (cap)", 25, CAPS)
     y = Axis("ratio", "times as many tokens/s", 0.8, (1, 2, 4, 8, 16, 24))
-    return lines(words, x, y, "name", _columns(("cap", "name", "ratio"), cells), published)
+    return lines(words, x, y, "name", _columns(("cap", "name", "ratio"), [*cells, *more]), published)
 
 
 def _columns(names: Sequence[str], cells: Sequence[Sequence[float | str]]) -> Columns:
@@ -181,9 +217,11 @@ def _rungs(made: Figures) -> Section:
         [f"Cap {WIDEST}. The factors multiply to the whole; another order would share it out otherwise."],
     )
     says = f"""Padding to the batch, not to the run, is worth {factors[1]:.1f}x; joining and leaving at every
-        step {factors[4]:.1f}x; paged memory {factors[5]:.1f}x. vLLM's own sleep and token quota take
-        {1 - factors[6]:.0%}."""
-    words = Words("ladder", "From HF to vLLM, one change a rung", sentence(says), table)
+        step with 4 slots as before {factors[4]:.1f}x; room for
+        {made["running"]["exact reservation"]:.0f} at once, by reserving each answer's own length,
+        {factors[5]:.1f}x; paged memory {factors[6]:.1f}x. vLLM's own sleep and token quota take
+        {1 - factors[7]:.0%}. Cap {WIDEST}."""
+    words = Words("ladder", "From HF to vLLM, one change a rung", sentence(says), table, MACHINE)
     rows = {"rung": names, "tokens_per_s": values}
     picture = ladder(words, Axis("tokens_per_s", TOKENS_PER_S), "rung", rows)
     return Section("From the baseline to vLLM", [], [table], [picture])
@@ -221,14 +259,19 @@ Latency is from when a request was due to the end of its answer.
 
 def _latency(made: Figures) -> Section:
     table = _latency_table(made)
+    by_seed = made["p50_s"][BLOG]
     cells = [
-        (f"QPS {qps}", _served(name), mean(made["p50_s"][BLOG][name][qps])) for qps in QPS for name in SYSTEMS
+        (f"QPS {qps}", _served(name), mean(seconds), min(seconds), max(seconds))
+        for qps in QPS
+        for name in SYSTEMS
+        for seconds in [by_seed[name][qps]]
     ]
-    vllm, tgi = ([mean(made["p50_s"][BLOG][name][qps]) for qps in QPS] for name in ("vLLM", "TGI, Ray"))
+    vllm, tgi = ([mean(by_seed[name][qps]) for qps in QPS] for name in ("vLLM", "TGI, Ray"))
     says = f"""From QPS 1 to QPS 4 vLLM goes from {vllm[0]:.1f} to {vllm[1]:.1f} s, TGI and Ray from
-        {tgi[0]:.1f} to {tgi[1]:.1f} s. The static servers are past what they bear at both rates."""
-    words = Words("latency", "Median latency of 100 requests", sentence(says), table)
-    rows = _columns(("qps", "name", "p50_s"), cells)
+        {tgi[0]:.1f} to {tgi[1]:.1f} s, as means of {len(LATENCY_SEEDS)} seeds. The static servers are past
+        what they bear at both rates. Rules: the lowest and highest of the seeds."""
+    words = Words("latency", "Median latency of 100 requests", sentence(says), table, MACHINE)
+    rows = _columns(("qps", "name", "p50_s", LOW, HIGH), cells)
     picture = bars(words, ("qps", "offered rate"), Axis("p50_s", "median latency, s", 2), "name", rows)
     return Section("Latency at QPS 1 and 4", paragraphs(LATENCY), [table], [picture])
 
@@ -265,8 +308,10 @@ def _saturation(made: Figures) -> Section:
         [f"1,000 requests, prompts of 1 to 512, cap {WIDEST}; the mean of {len(SWEEP_SEEDS)} seeds."],
     )
     says = f"""vLLM bears {number(max(swept["vLLM"].values()))} tokens/s, within 3 % of it from QPS
-        {saturation_qps(swept["vLLM"])} on. Diamond: published, near 1900 around QPS 8."""
-    words = Words("saturation", "Where throughput stops to grow with the load", sentence(says), table)
+        {saturation_qps(swept["vLLM"])} on: 1,000 requests, the mean of {len(SWEEP_SEEDS)} seeds. Diamond:
+        published, near 1900 around QPS 8."""
+    title = "Where throughput stops to grow with the load"
+    words = Words("saturation", title, sentence(says), table, MACHINE)
     cells = [(qps, _served(name), of_qps[qps]) for name, of_qps in swept.items() for qps in SWEEP_QPS]
     qps, tokens_per_s = PUBLISHED_SATURATION
     picture = lines(

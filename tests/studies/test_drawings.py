@@ -92,7 +92,7 @@ def test_a_range_over_seeds_is_drawn_and_never_cut_off(least: float | None) -> N
         assert rule["encoding"]["y"]["scale"]["domain"][1] > 1300
         assert rule["encoding"]["y"]["scale"]["domain"][0] < 15
         drawn = svg(picture)
-        assert 'mark-rule' in drawn
+        assert "mark-rule" in drawn
         assert drawn.count(">requests/s") == 1
 
 
