@@ -307,8 +307,9 @@ def _away(above: float, low: float | None, below: float, high: float | None, noi
 def _rule(summaries: dict[str, Summary]) -> tuple[str, str]:
     """Which row decides, and the rule in words: chosen by the kind of load, never by the result."""
     key, rule = _figure_of_load([*summaries.values()])
-    noise = _DRIFT_SAID if key in _MAKESPANS else _NOISE_SAID
-    return key, (f"{rule}; nobody where chance, with {noise} of noise in each run, may make the difference")
+    noise = {_MAKESPAN: _DRIFT_SAID, _E2E: _NOISE_SAID}.get(key)
+    chance = f"chance, with {noise} of noise in each run," if noise else "chance"
+    return key, f"{rule}; nobody where {chance} may make the difference"
 
 
 def _figure_of_load(every: list[Summary]) -> tuple[str, str]:
@@ -380,7 +381,7 @@ def _notes(summaries: dict[str, Summary], rows: list[Row]) -> list[str]:
             f"{_NOISE_SAID} of noise in each that is assumed, since one run of each cannot show it "
             f"(repeats and gate measure it). Of the makespan, by {_DRIFT_SAID} of it and nothing else; of "
             "rejection and error rate, without it. What drifts more slowly than a twentieth of a run is not "
-            "seen within it: where something does, the others are surer by these intervals than they are."
+            "seen within it: where something does, the other intervals are too narrow."
         )
     sources = {s.source for s in summaries.values()}
     if "virtual" in sources:
