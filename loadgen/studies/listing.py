@@ -40,7 +40,7 @@ STUDIES = (
         "175B, 16 A100-40GB) hang on?",
         24,
     ),
-    Listed("vllm-2023", "How much more runs at once, and is borne, when KV memory is paged?", 39),
+    Listed("vllm-2023", "How much more runs at once, and is borne, when KV memory is paged?", 52),
     Listed("sarathi-2024", "What do chunks of prompts beside decodes buy, and which chunk?", 25),
     Listed("distserve", "What rate is borne under DistServe's limits, and what does goodput hide?", 47),
     Listed(

@@ -15,6 +15,7 @@ from loadgen.studies.anyscale import (
     POLICIES,
     SYSTEMS,
     all_at_once,
+    exact_in_slots,
     in_time,
     latencies_s,
     lengths,
@@ -25,6 +26,7 @@ from loadgen.studies.anyscale import (
     throughput,
 )
 from loadgen.studies.anyscale_2023 import study
+from tests.studies.committed import REPORTS, figures
 
 
 def pinned(value: float) -> object:
@@ -65,7 +67,7 @@ def test_what_the_policy_alone_gives_at_every_spread_of_lengths(cap: int, ours: 
 
 
 def test_every_policy_gains_more_over_static_the_more_lengths_differ() -> None:
-    """Cap 1536: 4.2, 7.3 and 7.5 times static; at each narrower cap less."""
+    """Cap 1536: 4.2, 7.3 and 7.5 times static batches of 4; at each narrower cap, of larger ones, less."""
 
     def over_static(name: str, cap: int) -> float:
         return policy_throughput(name, cap).tokens_per_s / policy_throughput("static", cap).tokens_per_s
@@ -74,6 +76,45 @@ def test_every_policy_gains_more_over_static_the_more_lengths_differ() -> None:
     assert [over_static(name, 1536) for name in others] == [pinned(4.21), pinned(7.30), pinned(7.48)]
     for name in others:
         assert all(narrow < wide for narrow, wide in pairwise(over_static(name, cap) for cap in CAPS))
+
+
+def over_static_of_four(cap: int) -> float:
+    """Joining and leaving at every step, in as many slots as a static batch of four."""
+    asked = all_at_once(cap)
+    static = on_a100({"preset": "fastertransformer", "max_sequences": 4})
+    joining = on_a100(exact_in_slots(cap, 4))
+    return throughput(asked, joining).tokens_per_s / throughput(asked, static).tokens_per_s
+
+
+@pytest.mark.parametrize(("cap", "ours"), [(32, 1.38), (128, 1.58), (512, 1.95), (1536, 2.00)])
+def test_at_equal_slots_the_policy_gains_twofold_at_most(cap: int, ours: float) -> None:
+    """4 slots for both at every cap: what is more than that, over smaller static batches, is memory's."""
+    assert over_static_of_four(cap) == pinned(ours)
+    made = figures("anyscale-2023")["equal_slots"]
+    assert made["joins and leaves"][str(cap)] / made["static"][str(cap)] == pinned(ours)
+
+
+def test_in_four_slots_no_more_than_four_run() -> None:
+    """Nor fewer, while there are requests: memory binds neither."""
+    seen: list[Iteration] = []
+    throughput(all_at_once(1536)[:200], on_a100(exact_in_slots(1536, 4)), seen.append)
+    at_once = [len(each.active) + len(each.completed) for each in seen if each.queue]
+    assert max(at_once) == 4
+    assert mean_running([each for each in seen if each.queue]) > 3.9
+
+
+def test_the_answer_parts_joining_and_leaving_from_room_for_more() -> None:
+    """2.0 times 2.1 is the 4.2 of exact reservation over a static batch of 4, which runs 10 in its place."""
+    made, page = figures("anyscale-2023"), (REPORTS / "anyscale-2023" / "report.md").read_text()
+    rungs = made["ladder"]
+    joins = rungs["joins and leaves, 4 slots"] / rungs["5 ms a step, not 8"]
+    room = rungs["room by exact lengths"] / rungs["joins and leaves, 4 slots"]
+    assert joins * room == pinned(policy_throughput("exact reservation", 1536).tokens_per_s / 322)
+    assert (f"{joins:.1f}", f"{room:.1f}") == ("2.0", "2.1")
+    answer = page.split("**Answer.**")[1].split("Made by:")[0]
+    assert f"{joins:.1f}x that requests join and leave at every step, with 4 slots as before" in answer
+    assert f"{room:.1f}x room for {made['running']['exact reservation']:.0f} at once instead of 4" in answer
+    assert "4.2x continuous batching" not in page
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from loadgen.studies.orca import (
     rows,
 )
 from loadgen.studies.orca_2022 import study
-from tests.studies.committed import figures
+from tests.studies.committed import REPORTS, figures
 
 
 def test_mixed_prompts_token_by_token_take_what_the_longest_has_beyond_the_shortest() -> None:
@@ -84,6 +84,25 @@ def test_no_seed_gives_fastertransformer_s_published_point_nor_orca_s() -> None:
     assert max(by_seed["FT, 1"]) < 0.185
     assert max(by_seed["FT, 8, token by token"]) < min(by_seed["FT, 1"]) < max(by_seed["FT, 1"])
     assert min(by_seed["Orca, 32, two in flight"]) > 6.81
+
+
+def test_every_ratio_of_the_answer_stands_with_its_range_over_seeds() -> None:
+    """Of each seed one ratio, by hand from what each server bears."""
+    by_seed = figures("orca-2022")["by_seed_rps"]
+    top = (REPORTS / "orca-2022" / "report.md").read_text(encoding="utf-8").split("## Conditions")[0]
+    answer, _, claims = top.partition("Made by:")
+    better = [max(pair) for pair in zip(by_seed["FT, 1"], by_seed["FT, 8, token by token"], strict=True)]
+    for over, under, digits in (
+        ("Orca, 32, two in flight", better, 0),
+        ("Orca, 32", better, 0),
+        ("Orca, 32, two in flight", by_seed["FT, 8"], 0),
+        ("Orca, 8", by_seed["FT, 8"], 1),
+    ):
+        ratios = [a / b for a, b in zip(by_seed[over], under, strict=True)]
+        told = f"{min(ratios):.{digits}f} to {max(ratios):.{digits}f}"
+        assert f"({told}" in answer
+        assert digits or f"{told} by seed" in claims
+    assert "95 to 106" in answer
 
 
 @pytest.mark.slow

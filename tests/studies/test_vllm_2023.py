@@ -8,6 +8,7 @@ from loadgen.studies import vllm_paper
 from loadgen.studies.anyscale import KV_TOKENS
 from loadgen.studies.vllm_2023 import study
 from loadgen.studies.vllm_paper import SHAREGPT, at_once, held, in_blocks_of, in_time, normalized_s
+from tests.studies.committed import REPORTS, figures
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,49 @@ def test_an_ideal_return_is_quickest_and_a_recompute_costs_less_than_a_fifth_mor
     ideal, swap, recompute = (vllm_paper.all_done_s(each) for each in ("keep", "swap", "recompute"))
     assert ideal < swap
     assert ideal < recompute < 1.2 * swap
+
+
+def test_the_answer_has_medians_and_ranges_of_the_seeds() -> None:
+    """Paged memory over the others, seed by seed; the first seed bears most or as much, and is not what is
+    told.
+    """
+    made = figures("vllm-2023")["capacity_rps"]
+    page = (REPORTS / "vllm-2023" / "report.md").read_text(encoding="utf-8")
+    answer = page.split("Made by:")[0]
+    for law, other, digits in (
+        ("ShareGPT", "oracle", 1),
+        ("ShareGPT", "max", 1),
+        ("ShareGPT", "FasterTransformer", 0),
+        ("Alpaca", "oracle", 1),
+        ("Alpaca", "max", 1),
+    ):
+        ratios = sorted(a / b for a, b in zip(made[law]["paged"], made[law][other], strict=True))
+        low, middle, high = (f"{each:.{digits}f}" for each in ratios)
+        assert f"{middle} ({low} to {high}) times" in answer
+    assert made["ShareGPT"]["paged"][0] == max(made["ShareGPT"]["paged"])
+    (row,) = (line for line in page.splitlines() if line.startswith("| ShareGPT | 200 |"))
+    low, middle, high = sorted(made["ShareGPT"]["paged"])
+    assert f"| {middle:.2f} ({low:.2f} to {high:.2f}) |" in row
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_another_seed_has_other_requests_at_other_times(seed: int) -> None:
+    """As many, of the same laws."""
+    first, other = in_time(SHAREGPT, 2.0), in_time(SHAREGPT, 2.0, seed)
+    assert len(first) == len(other)
+    assert first[0] != other[0]
+    assert sum(row[2] for row in other) == pytest.approx(sum(row[2] for row in first), rel=0.1)
+
+
+def test_published_ratios_stand_with_models_gpus_and_metric() -> None:
+    """In the sentence that has them; and every claim names a model and a GPU, or that it is of three."""
+    page = (REPORTS / "vllm-2023" / "report.md").read_text(encoding="utf-8")
+    (said,) = (each for each in page.split("Made by:")[0].split(". ") if "1.7 to 2.7" in each)
+    for condition in ("OPT-13B", "66B", "175B", "A100 of 40 GB", "latency/token", "requests/s"):
+        assert condition in said
+    claims = page.split("## Published and ours")[1].split("## Conditions")[0].splitlines()[4:]
+    assert len([row for row in claims if row]) == 18
+    assert [row for row in claims if row and not ("OPT-13B" in row and "A100" in row)] == []
 
 
 @pytest.mark.slow
