@@ -12,7 +12,7 @@ from loadgen.studies.listing import STUDIES
 from tests.end_to_end.process import loadgen
 
 REPORTS = Path(__file__).parents[2] / "reports"
-QUICK_S = 10  # those that take longer are made again by pytest -m slow
+QUICK_S = 12  # those that take longer are made again by pytest -m slow
 
 
 def each(value: Any, place: str = "") -> list[tuple[str, Any]]:
