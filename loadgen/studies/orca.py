@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from math import sqrt
 from statistics import mean, median
 from typing import NamedTuple
 
 import numpy as np
 
-from loadgen.studies.simulated import Knobs, Row, records
+from loadgen.studies.simulated import Knobs, Row, highest, records
 
 STEP_MS, WEIGHTS_MS, LIMIT_S = 95.0, 37.5, 0.190
 TOKEN_US = 200.3  # 2 x 175e9 FLOPs on one stage after the other, 8 A100s each, at 70 % of 312e12
@@ -137,12 +136,5 @@ def capacities_rps(server: Server, lengths: Lengths = TRACE) -> list[float]:
 
 
 def _capacity_rps(server: Server, seed: int, lengths: Lengths) -> float:
-    """Halving the span of rates, as ratios, until it is within 2 %."""
-    holds, breaks = 0.005, 50.0
-    while breaks / holds > 1.02:
-        middle = sqrt(holds * breaks)
-        if normalized_s(server, middle, seed, lengths) <= LIMIT_S:
-            holds = middle
-        else:
-            breaks = middle
-    return holds
+    """Within 2 %."""
+    return highest(lambda rps: normalized_s(server, rps, seed, lengths) <= LIMIT_S, 0.005, 50.0, 0.02)

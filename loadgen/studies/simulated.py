@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -69,3 +70,14 @@ def simulated(scenario: dict[str, Any], *, trace: bool = False) -> Simulated:
         folder = Path(scratch) / "run"
         done = run_in_folder(Order(asked, draw(asked), folder, "study"), trace=trace)
         return Simulated(done, summarize(done), list(iterations(folder)) if trace else [])
+
+
+def highest(meets: Callable[[float], bool], holds: float, breaks: float, within: float) -> float:
+    """The highest rate that `meets`: halves the span of rates, as ratios, to `within` a share."""
+    while breaks / holds > 1 + within:
+        middle = sqrt(holds * breaks)
+        if meets(middle):
+            holds = middle
+        else:
+            breaks = middle
+    return holds

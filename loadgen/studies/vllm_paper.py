@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from math import sqrt
 from statistics import mean
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ import numpy as np
 from loadgen.engine.trace import Iteration
 from loadgen.studies.anyscale import KV_TOKENS, mean_running, on_a100
 from loadgen.studies.lengths import Lognormal, lengths
-from loadgen.studies.simulated import Knobs, Row, records
+from loadgen.studies.simulated import Knobs, Row, highest, records
 
 MOST_TOKENS, REQUESTS, SEED = 2048, 400, 1
 SEEDS = (SEED, 2, 3)  # of what it bears
@@ -148,14 +147,10 @@ def normalized_s(law: Law, server: str, rate_rps: float, seed: int = SEED) -> fl
 
 def capacity_rps(law: Law, server: str, limit_s: float = LIMIT_S, seed: int = SEED) -> float:
     """The highest rate whose mean normalized latency is at most `limit_s`, within 3 %."""
-    holds, breaks = law.published_rps / 100, 4 * law.published_rps
-    while breaks / holds > 1.03:
-        middle = sqrt(holds * breaks)
-        if normalized_s(law, server, middle, seed) <= limit_s:
-            holds = middle
-        else:
-            breaks = middle
-    return holds
+    rps = law.published_rps
+    return highest(
+        lambda rate: normalized_s(law, server, rate, seed) <= limit_s, rps / 100, 4 * rps, within=0.03
+    )
 
 
 # --- blocks, and how the preempted come back ----------------------------------------------------------------
