@@ -103,6 +103,8 @@ def test_a_page_may_lie_in_the_folder_that_the_run_makes(here: Path) -> None:
     Path("p.html").write_text("old")
     for page in ("new/p.html", "p.html"):
         files.refuse_unwritable(Path(page), *files.PAGE, made=Path("new"))
+    assert Path("p.html").read_text() == "old"  # nothing is written by looking
+    assert not Path("new").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
