@@ -21,7 +21,7 @@ from loadgen.laws import Closed
 from loadgen.looks import Looks
 from loadgen.plan import Phase
 from loadgen.probe import AnsweredBy, Interrupted, Measure, Over, Probe, Probing
-from loadgen.run import Run, as_json, refuse_used, write_whole
+from loadgen.run import Run, Source, as_json, refuse_used, write_whole
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.slo import Rate, promises
 from loadgen.stats.decidable import hopeless
@@ -52,7 +52,7 @@ class Capacity(msgspec.Struct, kw_only=True):
 
     schema: int = SCHEMA
     name: str
-    source: Literal["http", "virtual", "merged"] | None = None
+    source: Source | None = None
     target: str | None = None
     model: str | None = None
     over: Over

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from loadgen.run import Source
 from loadgen.scenario import ScenarioError
 from loadgen.stats.change import ASSUMED_NOISE
 from loadgen.stats.summary import Distribution, Interval, Summary
@@ -34,7 +35,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     `differs`: what its scenario has where another's has something else, by key.
     """
 
-    source: Literal["http", "virtual", "merged"]
+    source: Source
     target: str
     model: str | None
     validity: Literal["VALID", "INVALID"]

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from loadgen.backends import CHAT, COMPLETIONS
 from loadgen.plan import NONE, Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Run, RunHeader, RunWriter, as_json, load, write_whole, writing
-from loadgen.scenario import CHAT, COMPLETIONS, Scenario, ScenarioError, Target
+from loadgen.scenario import Scenario, ScenarioError, Target
 from loadgen.stats.summary import Summary
+from loadgen.terms import AS_ASKED
 from loadgen.units import argument
 
 if TYPE_CHECKING:
@@ -218,6 +220,7 @@ async def fire(
         words=words,
         folder=order.folder,
         last_planned=order.last_planned,
+        terms=preflight.terms if preflight else AS_ASKED,
     )
     with ExitStack() as stack:
         writer: RunWriter

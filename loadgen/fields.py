@@ -71,7 +71,7 @@ def _base_url(value: str) -> str:
         raise ValueError("not a base URL: write http://host:port or https://host")
     if parts.query or parts.fragment:
         raise ValueError("a base URL has no query and no fragment")
-    if found := re.search(r"(/v1)?/(chat/)?completions/?$", parts.path):
+    if found := re.search(r"(/v1)?/((chat/)?completions|responses)/?$", parts.path):
         raise ValueError(f"leave {found[0]} off the base URL: the path is the endpoint's")
     return value.rstrip("/")
 
@@ -241,9 +241,22 @@ DataFile = Annotated[str, BeforeValidator(_beside_the_scenario)]
 Symbol = Annotated[
     str, _spelt(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "module:function, such as my_laws:gaps")
 ]
+Endpoint = Annotated[
+    str, _spelt(r"/[\x21-\x7e]*", "the path of an API, such as /v1/chat/completions, without spaces")
+]
 NO_PROXY = "none"
 ProxyUrl = Annotated[str, AfterValidator(proxy_url)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+
+
+def _one_or_several(value: Any) -> Any:
+    return value if value in ("auto", "none") or not isinstance(value, str) else [value]
+
+
+MetricsUrls = Annotated[
+    Literal["auto", "none"] | Annotated[tuple[BaseUrl, ...], Field(strict=False, min_length=1)],
+    BeforeValidator(_one_or_several),
+]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_json)]
 

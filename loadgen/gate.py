@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from loadgen.faults import hint
+from loadgen.run import Source
 from loadgen.scenario import ScenarioError
 from loadgen.stats.change import ASSUMED_NOISE, Change, changes
 from loadgen.stats.figures import GATED, METRICS, Metric, Tolerance
@@ -32,7 +33,7 @@ class Gated(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     name: str
-    source: Literal["http", "virtual", "merged"]
+    source: Source
     target: str
     model: str | None
     host: str | None

@@ -20,10 +20,13 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 import numpy as np
 
+from loadgen import server_log
 from loadgen.records import Floats, Instant, Mask, Records, RequestRecord
 from loadgen.scenario import ScenarioError, build
+from loadgen.server_log import NO_LOG, ServerLog
 
 SCHEMA = 1
+Source = Literal["http", "virtual", "merged", "imported"]
 NAMED = r"\A[.-]*\w[\w.-]*\Z"  # it is printed, and becomes the name of a file
 Named = Annotated[str, msgspec.Meta(pattern=NAMED)]
 
@@ -88,13 +91,14 @@ class RunHeader(msgspec.Struct, kw_only=True):
     `rows_due`: with the tail's. `rows_not_sent`: of the plan itself. `rows_dropped`: turns of sessions that
     never fell due, since an earlier one failed, or ended after a window without a tail. `ended_early`: the
     run is whole as far as it went; its window ends there. `calibration`: what
-    the server said of synthetic words: `per_word` tokens, and `overhead` of a prompt.
+    the server said of synthetic words: `per_word` tokens, and `overhead` of a prompt. `server_absent`: why
+    its metrics are not in server.jsonl.
     """
 
     schema: int = SCHEMA
     run_id: Named
     name: Named
-    source: Literal["http", "virtual", "merged"]
+    source: Source
     complete: bool = False
     interrupted: bool = False
     ended_early: EndedEarly | None = None
@@ -119,6 +123,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     calibration: dict[str, float] | None = None
     preflight: dict[str, Any] | None = None
     health: Health | None = None
+    server_absent: str | None = None
     notes: list[str] = []
 
 
@@ -129,6 +134,7 @@ class Run:
     header: RunHeader
     records: Records
     torn_lines: int = 0
+    server: ServerLog = NO_LOG
 
     def asked(self, *path: str) -> Any:
         """What the scenario says at `path`, as it is printed there; None where it says nothing."""
@@ -280,7 +286,11 @@ def load(folder: Path) -> Run:
     _refuse_contradictions(records, path)
     if header.ended_early is not None:
         records = records.measured_until(header.ended_early.until_s)
-    return Run(header, records, lines.torn)
+    try:
+        server = server_log.read(folder, header.server_absent)
+    except ValueError as problem:
+        raise ScenarioError(str(problem)) from None
+    return Run(header, records, lines.torn, server)
 
 
 def each(folder: Path) -> tuple[RunHeader, Iterator[RequestRecord]]:

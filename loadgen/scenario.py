@@ -15,6 +15,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from loadgen import faults, presets, strict_yaml
+from loadgen.backends import (
+    BACKENDS,
+    CHAT,
+    COMPLETIONS,
+    ENDPOINTS,
+    OF_IDS,
+    BackendName,
+    DialectName,
+    dialect_at,
+)
 from loadgen.fields import (
     NAME,
     NO_PROXY,
@@ -24,8 +34,10 @@ from loadgen.fields import (
     DataFile,
     Duration,
     DurationOrZero,
+    Endpoint,
     Headers,
     JsonObject,
+    MetricsUrls,
     Money,
     Name,
     Processes,
@@ -44,8 +56,6 @@ from loadgen.units import printable, quoted
 
 MAX_FILE_BYTES = 20_000_000
 MOST_MISTAKES = 10  # told at once
-CHAT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
-COMPLETIONS: Literal["/v1/completions"] = "/v1/completions"
 
 
 class ScenarioError(Exception):
@@ -56,15 +66,27 @@ class ScenarioError(Exception):
 
 
 class Target(Strict):
-    """A live OpenAI-compatible server.
+    """A live server, or several that share the load: `base_url` may be a list.
 
+    `backend` says which API it speaks, and so which `endpoint` is asked; an endpoint alone tells it too.
     `api_key_env` names the variable that holds the key; the key itself is never stored.
     """
 
     base_url: BaseUrl = Field(description="such as http://127.0.0.1:8000, without the endpoint's path")
+    more_urls: tuple[BaseUrl, ...] = Field(
+        default=(), strict=False, description="of further servers, where base_url is no list"
+    )
+    balance: Literal["round_robin", "random", "least_in_flight"] = Field(
+        default="round_robin", description="which of several servers the next request goes to"
+    )
     model: str | None = Field(default=None, description="left out, the only one that the server has")
-    endpoint: Literal["/v1/chat/completions", "/v1/completions"] = Field(
-        default="/v1/chat/completions", description="which of the two APIs"
+    backend: BackendName | None = Field(
+        default=None, description="which API, by the name that other benchmarks have for it"
+    )
+    endpoint: Endpoint = Field(default=CHAT, description="the API's path, such as /v1/completions")
+    metrics: MetricsUrls = Field(
+        default="auto",
+        description="of its Prometheus metrics; auto: /metrics of each base_url; none: leave them",
     )
     api_key_env: Variable | None = Field(
         default=None, description="the environment variable that holds the key"
@@ -94,6 +116,45 @@ class Target(Strict):
     usd_per_hour: Money | None = Field(
         default=None, description="what all of them cost in an hour: prices a million output tokens"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelt_out(cls, data: Any) -> Any:
+        """A list of base URLs, and the path that a backend is found at."""
+        if not isinstance(data, dict):
+            return data
+        if isinstance(data.get("base_url"), list) and data["base_url"]:
+            data = data | {"base_url": data["base_url"][0], "more_urls": data["base_url"][1:]}
+        backend = data.get("backend")
+        if isinstance(backend, str) and backend in BACKENDS and data.get("endpoint") is None:
+            data = data | {"endpoint": ENDPOINTS[BACKENDS[backend]]}
+        return data
+
+    @model_validator(mode="after")
+    def _endpoint_tells(self) -> Self:
+        if self.backend is None and dialect_at(self.endpoint) is None:
+            meant = faults.hint(self.endpoint, ENDPOINTS.values())
+            rule = f"no API that is known by its path (backend says which it is){meant}"
+            raise faults.InsideError(("endpoint",), rule)
+        return self
+
+    @property
+    def dialect(self) -> DialectName:
+        """The API that it speaks."""
+        if self.backend is not None:
+            return BACKENDS[self.backend]
+        found = dialect_at(self.endpoint)
+        assert found is not None
+        return found
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The base URL of each server."""
+        return (self.base_url, *self.more_urls)
+
+    def each(self) -> list[Self]:
+        """A target for each server."""
+        return [self.model_copy(update={"base_url": url, "more_urls": ()}) for url in self.urls]
 
     @model_validator(mode="after")
     def _ways_agree(self) -> Self:
@@ -187,8 +248,8 @@ class Scenario(Strict):
 
     @model_validator(mode="after")
     def _ids_are_taken(self) -> Self:
-        if self.load.sends_ids and self.target is not None and self.target.endpoint != COMPLETIONS:
-            raise ValueError(f"prompts of token_ids need target.endpoint: {COMPLETIONS}")
+        if self.load.sends_ids and self.target is not None and self.target.dialect not in OF_IDS:
+            raise ValueError(f"prompts of token_ids need a target.endpoint that takes them: {COMPLETIONS}")
         return self
 
     @model_validator(mode="after")

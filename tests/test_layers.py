@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "loadgen"
 LEVELS = {
     "units": 0, "strict_yaml": 0, "fields": 0, "faults": 0, "laws": 0, "presets": 0, "knobs": 0, "load": 0,
     "prompts": 0, "manners": 0, "trace_source": 0,
+    "backends": 0, "terms": 0, "traits": 0, "server_log": 0,
     "scenario": 0, "shipped": 0, "slo": 0, "slo_sets": 0, "schema": 0,
     "plan": 0, "plan_file": 0, "agenda": 0, "records": 0, "run": 0, "merging": 0,
     "workload": 1, "engine": 1, "timer": 1,

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from loadgen.agenda import Agenda
+from loadgen.backends import OF_MESSAGES
 from loadgen.client.ahead import Ahead
 from loadgen.client.control import Alone, Counters, Peers, Stop
 from loadgen.client.conversation import Conversations
@@ -22,7 +23,8 @@ from loadgen.client.send import Sender
 from loadgen.plan import Plan, Prompt, Row
 from loadgen.records import RequestRecord
 from loadgen.run import Health
-from loadgen.scenario import CHAT, Scenario, Target
+from loadgen.scenario import Scenario, Target
+from loadgen.terms import AS_ASKED, Terms
 from loadgen.timer import Alarm, AlarmTimer, Rings, calm_garbage_collector, new_alarm
 
 __all__ = ["Alone", "Counters", "Peers", "Stop", "run"]
@@ -35,6 +37,7 @@ async def run(
     *,
     model: str | None,
     api_key: str | None,
+    terms: Terms = AS_ASKED,
     run_id: str,
     prompt: Callable[[Row], Prompt],
     on_start: Callable[[int], None],
@@ -65,8 +68,8 @@ async def run(
     """
     health = Health()
     load, agenda = scenario.load, Agenda(plan, tail=scenario.load.tail)
-    by_class = forms(plan, target, load, model=model, api_key=api_key, run_id=run_id)
-    asks = Ahead(agenda, by_class, prompt, Conversations(is_chat=target.endpoint == CHAT))
+    by_class = forms(plan, target, load, model=model, api_key=api_key, run_id=run_id, terms=terms)
+    asks = Ahead(agenda, by_class, prompt, Conversations(is_chat=target.dialect in OF_MESSAGES))
     while asks.fill_one():
         pass
     pool = Pool(

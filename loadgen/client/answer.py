@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from loadgen.client.dialects import CHAT, Dialect
 from loadgen.client.secrets import NO_SECRETS, Secrets
 from loadgen.client.sse import EVENT_LIMIT, EventTooLongError
 from loadgen.client.stream import Stream
@@ -39,6 +40,7 @@ class Answer:
         settled: Callable[[], None],
         secrets: Secrets = NO_SECRETS,
         *,
+        dialect: Dialect = CHAT,
         keeps_text: bool = False,
         due_us: int = 0,
     ) -> None:
@@ -55,7 +57,7 @@ class Answer:
         self.misfit: str | None = None  # why a 200 is not the stream we asked for
         self.retry_after_s: float | None = None
         self.headers_us: int | None = None
-        self.stream = Stream(keeps_text=keeps_text)
+        self.stream = Stream(dialect, keeps_text=keeps_text)
         self.outcome: Outcome | None = None
         self.error: str | None = None
         self.ended_us: int | None = None

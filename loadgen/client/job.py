@@ -11,6 +11,7 @@ from loadgen.plan import Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Health
 from loadgen.scenario import Scenario, Target
+from loadgen.terms import AS_ASKED, Terms
 from loadgen.workload.prompts import prompt_maker
 from loadgen.workload.words import WordTokens
 
@@ -40,6 +41,7 @@ class Job:
     words: WordTokens | None
     folder: Path
     last_planned: int
+    terms: Terms = AS_ASKED
 
     async def run(
         self,
@@ -64,6 +66,7 @@ class Job:
             self.target,
             model=self.model,
             api_key=self.api_key,
+            terms=self.terms,
             run_id=self.run_id,
             prompt=prompt_maker(self.plan.prompts, self.salt, words=self.words),
             on_start=on_start,

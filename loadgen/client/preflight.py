@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from loadgen.client.answer import misfit
+from loadgen.client.dialects import Wish
 from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.request import body
 from loadgen.client.stream import Stream
@@ -21,6 +22,7 @@ from loadgen.client.unreachable import Unreachable
 from loadgen.client.word_tokens import UncountedError, calibrate, mean_of_words
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError, Target, Timeouts
+from loadgen.terms import AS_ASKED, Terms
 from loadgen.workload.words import WordTokens
 
 __all__ = ["Preflight", "Unreachable", "preflight", "preflighted", "wait_ready"]
@@ -47,6 +49,7 @@ class Preflight:
     facts: dict[str, Any]
     notes: tuple[str, ...]
     calibration: WordTokens | None = None
+    terms: Terms = AS_ASKED
 
 
 async def preflight(
@@ -98,7 +101,8 @@ class _Probe:
     async def ask(self, prompt: str, output_tokens: int) -> tuple[Response, Stream]:
         """The response, and what the load's own reader would see in it. Raises Unreachable."""
         target = self._inquiry.target
-        asked = body(target, self._model, prompt, output_tokens, ignore_eos=self._ignore_eos)
+        wish = Wish(self._model, prompt, output_tokens, self._ignore_eos)
+        asked = body(target, AS_ASKED, wish)
         response = await self._inquiry.ask("POST", target.endpoint, self._limit_s, asked)
         return response, _stream(response)
 

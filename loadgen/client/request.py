@@ -12,10 +12,12 @@ import msgspec
 
 from loadgen import __version__
 from loadgen.client.address import endpoint_url, proxy
+from loadgen.client.dialects import Wish, dialect
 from loadgen.fields import JsonObject
 from loadgen.load import Load
 from loadgen.plan import NONE, Plan, Prompt, Row
-from loadgen.scenario import CHAT, ScenarioError, Target
+from loadgen.scenario import ScenarioError, Target
+from loadgen.terms import AS_ASKED, Terms
 
 OURS = {"connection", "expect", "upgrade", "x-request-id"}  # and the framing, which Target refuses itself
 
@@ -36,36 +38,19 @@ class Ask:
 
 def body(
     target: Target,
-    model: str | None,
-    prompt: Prompt,
-    output_tokens: int,
+    terms: Terms,
+    wish: Wish,
     *,
-    ignore_eos: bool,
-    priority: int = 0,
-    deadline_ms: int | None = None,
     own: JsonObject | None = None,
     extra: JsonObject | None = None,
 ) -> dict[str, Any]:
-    """What the target's endpoint is asked. A chat takes a text as the one message of a user.
+    """What the target is asked, in its dialect and on its terms.
 
     `extra` wins over the target's `extra_body`, that over ours, and ours over what is the row's `own`; a null
     removes a key.
     """
-    is_chat = target.endpoint == CHAT
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    ours = {
-        "messages": messages if is_chat else None,
-        "prompt": None if is_chat else prompt,
-        "model": model,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "ignore_eos": ignore_eos or None,
-        "max_tokens": output_tokens,
-        "priority": priority or None,
-        "deadline_ms": deadline_ms,
-    }
-    asked = {key: value for key, value in ours.items() if value is not None}
-    said = (own or {}) | asked | target.extra_body | (extra or {})
+    asked = {key: value for key, value in dialect(target.dialect).body(wish).items() if value is not None}
+    said = (own or {}) | terms.applied(asked) | target.extra_body | (extra or {})
     return {key: value for key, value in said.items() if value is not None}
 
 
@@ -86,6 +71,7 @@ class Form:
         model: str | None,
         api_key: str | None,
         run_id: str,
+        terms: Terms = AS_ASKED,
         bodies: Sequence[JsonObject | None] | None = None,
     ) -> None:
         manners = load.mixture[name]
@@ -94,7 +80,9 @@ class Form:
         self.retry = manners.retry
         self.patience_s = manners.patience_s
         self._bodies = bodies
+        self.dialect = dialect(target.dialect)
         self._target = target
+        self._terms = terms
         self._extra = manners.extra_body
         self._deadline_ms = None if manners.deadline_s is None else round(manners.deadline_s * 1000)
         self._ignore_eos = load.ignore_eos
@@ -107,16 +95,15 @@ class Form:
     def write(self, row: Row, prompt: Prompt) -> bytes:
         """The request of `row`. `prompt`: all of it, as the endpoint takes it."""
         own = self._bodies[row.source] if self._bodies and row.source != NONE else None
-        encoded = msgspec.json.encode(
-            body(
-                *(self._target, self.model, prompt, row.output_tokens),
-                ignore_eos=self._ignore_eos,
-                priority=row.priority,
-                deadline_ms=self._deadline_ms,
-                own=own,
-                extra=self._extra,
-            )
+        wish = Wish(
+            model=self.model,
+            prompt=prompt,
+            output_tokens=row.output_tokens,
+            ignore_eos=self._ignore_eos,
+            priority=row.priority,
+            deadline_ms=self._deadline_ms,
         )
+        encoded = msgspec.json.encode(body(self._target, self._terms, wish, own=own, extra=self._extra))
         line = _header("X-Request-ID", self.request_id(row))
         return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, line, len(encoded), encoded)
 
@@ -129,6 +116,7 @@ def forms(
     model: str | None,
     api_key: str | None,
     run_id: str,
+    terms: Terms = AS_ASKED,
 ) -> list[Form]:
     """One for each of the plan's classes, or for the one kind of request there is.
 
@@ -143,6 +131,7 @@ def forms(
             model=model,
             api_key=api_key,
             run_id=run_id,
+            terms=terms,
             bodies=plan.prompts.bodies,
         )
         for name in plan.classes or known

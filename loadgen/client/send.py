@@ -71,6 +71,7 @@ class Call:
             sender.origin_ns,
             self._settled,
             sender.secrets,
+            dialect=self.ask.form.dialect,
             keeps_text=self.ask.said is not None,
             due_us=self.ask.row.due_ns // 1000,
         )

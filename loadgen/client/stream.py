@@ -5,8 +5,10 @@ from __future__ import annotations
 from array import array
 from typing import Literal
 
-from loadgen.client import dialects
-from loadgen.client.dialects import VISIBLE, Channel, Choice, Chunk, Usage, channel, read
+from loadgen.client.dialects import CHAT, Dialect
+from loadgen.client.dialects.chunk import DONE, VISIBLE, Channel, Choice, Chunk, Usage, channel, text
+from loadgen.client.dialects.errors import Error, error_in, error_text
+from loadgen.client.dialects.native import native
 from loadgen.client.sse import Event, Splitter
 
 ODD_BYTES = 64 * 1024  # kept of what was not understood
@@ -22,12 +24,13 @@ class Stream:
     """
 
     __slots__ = (
-        "_billed_events", "_counts", "_splitter", "done", "error", "events", "finish_reason",
+        "_billed_events", "_counts", "_reader", "_splitter", "done", "error", "events", "finish_reason",
         "first_choice_us", "first_event_us", "first_token_us", "first_visible_us", "gaps_us", "is_torn",
         "last_choice_us", "last_token_us", "odd_chunk", "opens_with_error", "over", "texts", "usage",
     )  # fmt: skip
 
-    def __init__(self, *, keeps_text: bool = False) -> None:
+    def __init__(self, dialect: Dialect = CHAT, *, keeps_text: bool = False) -> None:
+        self._reader = dialect.reader()
         self._splitter = Splitter()
         self._counts: array[int] | None = None  # tokens so far, by the usage that comes with each token event
         self._billed_events = 0  # token events when a usage last counted them
@@ -42,7 +45,7 @@ class Stream:
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.done = False
-        self.error: dialects.Error | None = None
+        self.error: Error | None = None
         self.opens_with_error = False
         self.over = False
         self.is_torn = False  # the body ended in the midst of an event
@@ -65,7 +68,7 @@ class Stream:
         if self.over:
             return
         name, data = event
-        chunk = None if name == b"error" else read(data)
+        chunk = None if name == b"error" else self._reader(data)
         if chunk is None:
             self._read_no_chunk(name, data)
         elif chunk.choices and not chunk.error:
@@ -96,7 +99,7 @@ class Stream:
         if chunk.usage is not None:
             self._bill(chunk.usage, comes_with_token=token is not None)
         if self.texts is not None:
-            self.texts += map(dialects.text, choices)
+            self.texts += map(text, choices)
 
     def _token(self, channel: Channel, at_us: int) -> None:
         self.events += 1
@@ -152,23 +155,23 @@ class Stream:
             self._bill(chunk.usage)
         if chunk.choices is not None and not chunk.error:
             return
-        error = dialects.error_text(data) if chunk.error else dialects.error_in(data)
+        error = error_text(data) if chunk.error else error_in(data)
         if error is not None:
             self._fail(error)
-        elif (native := dialects.native(data)) is not None:
-            self._take(native, native.choices or [], data, at_us)
+        elif (own := native(data)) is not None:
+            self._take(own, own.choices or [], data, at_us)
         elif chunk.usage is None:
             self._odd(data)
 
     def _read_no_chunk(self, name: bytes, data: bytes) -> None:
-        if data.lstrip().startswith(dialects.DONE):
+        if data.lstrip().startswith(DONE):
             self.done = self.over = True
         elif name == b"error":
-            self._fail(dialects.error_text(data))
+            self._fail(error_text(data))
         else:
             self._odd(data)
 
-    def _fail(self, error: dialects.Error) -> None:
+    def _fail(self, error: Error) -> None:
         self.error, self.over = error, True
         self.opens_with_error = self.first_event_us is None
 

@@ -11,6 +11,7 @@ SOURCES = {
     "http": "measured over HTTP",
     "virtual": "SIMULATED in virtual time",
     "merged": "measured over HTTP, merged from several workers",
+    "imported": "measured over HTTP by another tool, and imported",
 }
 FEW = 100  # below so many samples the p99 lies between the two largest
 FEW_MARK = "~"

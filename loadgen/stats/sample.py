@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.records import OUTCOMES, Floats, Mask, Outcome
-from loadgen.run import Named, Run
+from loadgen.run import Named, Run, Source
 from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gap_columns, owed_gaps, per_request
 from loadgen.stats.summary import Summary
@@ -29,7 +29,7 @@ class About(msgspec.Struct, kw_only=True):
 
     run_id: Named
     name: Named
-    source: Literal["http", "virtual", "merged"]
+    source: Source
     target: str
     model: str | None = None
     plan_digest: str

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from loadgen.run import Source
 from loadgen.slo import Limit, is_of_gaps_alone
 from loadgen.slo_sets import CONFIDENCE
 
@@ -192,7 +193,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     asked: str
     plan_digest: str
-    source: Literal["http", "virtual", "merged"]
+    source: Source
     target: str
     model: str | None
     complete: bool

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from loadgen.backends import CHAT
 from loadgen.laws import Constant, Gamma, Poisson, Ramp
 from loadgen.records import Floats, Mask, Records
 from loadgen.run import Run
-from loadgen.scenario import CHAT
 from loadgen.stats.certificate import declared
 from loadgen.stats.counted import Counted, Tally
 from loadgen.stats.flow import window_s

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.client.dialects import Channel, channel, error_in, error_text, read
+from loadgen.client.dialects.chunk import Channel, channel, read
+from loadgen.client.dialects.errors import error_in, error_text
 
 
 def borne(choice: dict[str, Any]) -> Channel | None:

@@ -1,10 +1,8 @@
-"""The data of one event -> what it bears, in the dialects of OpenAI-compatible and two native servers."""
+"""A Chunk: what one event bears. As OpenAI-compatible servers write it; other dialects are read into it."""
 
 from __future__ import annotations
 
 import json
-import re
-from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any
 
@@ -13,7 +11,6 @@ import msgspec
 DONE = b"[DONE]"
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-Error = tuple[int | None, str]  # code, message
 
 
 class Function(msgspec.Struct, gc=False):
@@ -171,107 +168,3 @@ def _of_parts(content: Any, key: str) -> list[Any]:
 
 def _calls(delta: Delta) -> list[Function | None]:
     return [delta.function_call, *(call.function for call in delta.tool_calls or ())]
-
-
-# --- native servers -----------------------------------------------------------------------------------------
-
-
-class TgiToken(msgspec.Struct, gc=False):
-    text: str
-    special: bool = False  # such as the end-of-text mark: no part of the answer
-
-
-class TgiDetails(msgspec.Struct, gc=False):
-    finish_reason: str
-    generated_tokens: Tokens
-    input_length: Tokens | None = None
-
-
-class Tgi(msgspec.Struct, gc=False):
-    """An event of text-generation-inference's `/generate_stream`. The last one has `details`."""
-
-    token: TgiToken
-    details: TgiDetails | None = None
-
-    def chunk(self) -> Chunk:
-        said, last = self.token.text, self.details
-        choice = Choice(delta=Delta(reasoning=said) if self.token.special else Delta(content=said))
-        if last is None:
-            return Chunk([choice])
-        choice.finish_reason = last.finish_reason
-        return Chunk([choice], Usage(last.input_length, last.generated_tokens))
-
-
-class LlamaCpp(msgspec.Struct, gc=False):
-    """An event of llama.cpp's `/completion`. The last one has `stop`, and counts."""
-
-    content: str
-    stop: bool
-    stop_type: str | None = None
-    stopped_limit: bool = False
-    tokens_evaluated: Tokens | None = None
-    tokens_predicted: Tokens | None = None
-
-    def chunk(self) -> Chunk:
-        at_limit = self.stopped_limit or self.stop_type == "limit"
-        finish_reason = ("length" if at_limit else "stop") if self.stop else None
-        choice = Choice(text=self.content, finish_reason=finish_reason)
-        if self.tokens_predicted is None:
-            return Chunk([choice])
-        return Chunk([choice], Usage(self.tokens_evaluated, self.tokens_predicted))
-
-
-NATIVES: tuple[type[Tgi | LlamaCpp], ...] = (Tgi, LlamaCpp)
-
-
-def native(data: bytes) -> Chunk | None:
-    """What a native server's event would be as a chunk, or None where it is no such event."""
-    for kind in NATIVES:
-        with suppress(msgspec.DecodeError, RecursionError):
-            return msgspec.json.decode(data, type=kind).chunk()
-    return None
-
-
-# --- errors -------------------------------------------------------------------------------------------------
-
-
-class Fault(msgspec.Struct, gc=False):
-    """The top level of an error: wrapped in `error`, or bare where `object` or the event's name says so."""
-
-    error: Any = None
-    object: Any = None
-    message: Any = None
-    code: Any = None
-
-
-def error_in(data: bytes) -> Error | None:
-    """The error that stands in a stream instead of a chunk, or None."""
-    fault = _fault(data)
-    return _error(fault, data) if fault.error or fault.object == "error" else None
-
-
-def error_text(data: bytes) -> Error:
-    """The error that an event named so tells: an error object, bare or wrapped, or plain words."""
-    return _error(_fault(data), data)
-
-
-def _fault(data: bytes) -> Fault:
-    try:
-        return msgspec.convert(json.loads(data.decode(errors="replace"), strict=False), Fault)
-    except (msgspec.ValidationError, ValueError, RecursionError):
-        return Fault()
-
-
-def _error(fault: Fault, data: bytes) -> Error:
-    """An error without a text for a message is told by `data`."""
-    inner, code, message = fault.error, fault.code, fault.message
-    if isinstance(inner, list) and inner:
-        inner = inner[0]
-    if isinstance(inner, dict):
-        code, message = inner.get("code", code), inner.get("message")
-    elif inner:
-        message = inner
-    if isinstance(code, str) and re.fullmatch("[0-9]{1,9}", code):
-        code = int(code)
-    words = message if message and isinstance(message, str) else data.decode(errors="replace")
-    return code if type(code) is int else None, words

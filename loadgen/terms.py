@@ -1,0 +1,33 @@
+"""In which words a server takes a request: what it learned us before the load, and every body keeps to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+LengthKey = Literal["max_tokens", "max_completion_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """`without`: keys of a body that the server refuses, at any depth; they are left out.
+
+    `length`: what it calls the longest answer, in the dialects of OpenAI. What the user's `extra_body` says
+    comes after, and wins.
+    """
+
+    without: frozenset[str] = frozenset()
+    length: LengthKey = "max_tokens"
+
+    def applied(self, body: dict[str, Any]) -> dict[str, Any]:
+        """`body` in these words."""
+        kept = {key: value for key, value in body.items() if key not in self.without}
+        if self.length != "max_tokens" and "max_tokens" in kept:
+            kept[self.length] = kept.pop("max_tokens")
+        return {key: self._inner(value) if isinstance(value, dict) else value for key, value in kept.items()}
+
+    def _inner(self, part: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in part.items() if key not in self.without}
+
+
+AS_ASKED = Terms()
