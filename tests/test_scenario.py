@@ -340,8 +340,10 @@ def test_rows_that_cannot_be_sent_are_refused(rows: str, words: str) -> None:
         ('{base_url: "http://h\\nost"}', "target.base_url: a base URL has no spaces or control characters"),
         (
             "{base_url: 'http://h', endpoint: /v1/chat}",
-            "target.endpoint: no API that is known by its path (backend says which it is), "
-            "did you mean /v1/chat/completions?",
+            (
+                "target.endpoint: no API that is known by its path (backend says which it is), "
+                "did you mean /v1/chat/completions?"
+            ),
         ),
         (
             "{base_url: 'http://h', api_key: hunter2}",
