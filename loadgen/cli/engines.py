@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loadgen.cli.ladder import ladder
+
 if TYPE_CHECKING:
     from loadgen.engine.fit import Fit
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print them as JSON, alone on stdout.")]
 
 engines = typer.Typer(rich_markup_mode=None)
+engines.command()(ladder)
 
 
 @engines.callback(invoke_without_command=True)
@@ -57,10 +60,10 @@ def fit(
     from loadgen.cli.words import Words
     from loadgen.engine import fit as fitting
 
-    Words().document(_yaml(fitting.fit(fitting.read(file)), file))
+    Words().document(as_yaml(fitting.fit(fitting.read(file)), file))
 
 
-def _yaml(found: Fit, file: Path) -> str:
+def as_yaml(found: Fit, file: Path) -> str:
     """The engine of a scenario, with what is to be known of the fit as comments."""
     errors = f"relative error p50 {found.error_p50:.2%}, p95 {found.error_p95:.2%}"
     comments = [f"fitted to {found.n} steps of {file.name!a}: {errors}", *found.notes]

@@ -1,0 +1,111 @@
+"""`loadgen engines ladder`: the steps of a live server, measured, and a cost fitted to them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loadgen.cli import options
+
+if TYPE_CHECKING:
+    from loadgen.cli.words import Words
+    from loadgen.engine.fit import Measured
+    from loadgen.ladder import Measure, Rung
+    from loadgen.run import Run
+    from loadgen.scenario import Scenario
+
+
+def ladder(
+    base_url: Annotated[str, typer.Option("--base-url", "--url", help="The server, idle but for us.")],
+    model: Annotated[
+        str | None, typer.Option(help="Model name; picked when the server has only one.")
+    ] = None,
+    backend: Annotated[str | None, typer.Option(help="Which API, as of loadgen run.")] = None,
+    endpoint: Annotated[str | None, typer.Option(help="The API's path, as of loadgen run.")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Name of the variable that holds the API key.")
+    ] = None,
+    levels: Annotated[
+        str, typer.Option(help="How many streams decode together; no more than the server has slots.")
+    ] = "1,2,4,8,16",
+    input_len: Annotated[int, typer.Option(help="Tokens of the prompts of these.")] = 64,
+    output_len: Annotated[int, typer.Option(help="Tokens of their answers.")] = 128,
+    prompts: Annotated[str, typer.Option(help="Tokens of prompts that are asked alone.")] = "64,256,1024",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The CSV. Default steps.csv, beside the runs in runs/."),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure the steps of a live server at rising concurrency, and fit the cost of a step to them.
+
+    Prints YAML for a scenario, as `fit` does of the CSV. The server should be idle otherwise.
+    """
+    from loadgen import drive
+    from loadgen.cli.engines import as_yaml
+    from loadgen.cli.files import refuse_unwritable, written
+    from loadgen.cli.words import Words
+    from loadgen.engine.fit import fit
+    from loadgen.ladder import as_csv, climb
+    from loadgen.scenario import build
+
+    given = {"base_url": base_url, "model": model, "backend": backend, "endpoint": endpoint}
+    target = {
+        key: value for key, value in (given | {"api_key_env": api_key_env}).items() if value is not None
+    }
+    any_load = {"arrivals": {"kind": "burst"}, "num_requests": 1}
+    asked = build({"name": "ladder", "target": target, "load": any_load})
+    at, alone = _counts("--levels", levels), _counts("--prompts", prompts)
+    refuse_unwritable(out)
+    words, folder = Words(quiet=quiet), drive.RUNS / drive.new_run_id("ladder")
+    rows: list[Measured] = []
+    for rung in climb(
+        asked,
+        _measuring(words, folder),
+        levels=at,
+        prompt_tokens=input_len,
+        output_tokens=output_len,
+        prompts=alone,
+    ):
+        words.say(_line(rung))
+        rows += rung.rows
+    file = out or folder / "steps.csv"
+    written(file, as_csv(rows))
+    words.say(f"steps: {file}; runs: {folder}")
+    words.document(as_yaml(fit(rows), file))
+
+
+def _measuring(words: Words, folder: Path) -> Measure:
+    """Fires each run at a target that is looked at before the first."""
+    from loadgen.cli.capacity import measuring
+    from loadgen.cli.firing import Manner
+    from loadgen.drive import Order
+    from loadgen.workload import draw
+
+    fire = measuring(Manner(words.progress, words.quiet), virtual=False)
+
+    def measure(scenario: Scenario, name: str) -> Run:
+        return fire(Order(scenario, draw(scenario), folder / name, f"{folder.name}-{name}"), None)
+
+    return measure
+
+
+def _line(rung: Rung) -> str:
+    from loadgen.report.figures import clean, duration
+
+    if not rung.rows:
+        return f"{rung.of}: nothing: {clean(rung.why_not)}"
+    return f"{rung.of}: {duration(rung.mean_s)} a step"
+
+
+def _counts(flag: str, text: str) -> list[int]:
+    """The whole numbers above 0 in a list with commas."""
+    from loadgen.scenario import ScenarioError
+    from loadgen.units import quoted
+
+    if not re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", text.replace(" ", "")):
+        raise ScenarioError(f"{flag}: must be whole numbers above 0, as in 1,2,4, not {quoted(text)}")
+    return [int(each) for each in text.split(",")]
