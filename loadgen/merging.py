@@ -55,6 +55,8 @@ def merged_health(healths: Sequence[Health | None], in_flight_max: int) -> Healt
             continue
         if name == "clock":
             whole.clock = "user" if "user" in values else "kernel"
+        elif name == "address_faults":
+            whole.address_faults = dict(sorted(fault for faults in values for fault in faults.items()))
         else:
             setattr(whole, name, sum(values) if name in _SUMS else max(values, key=abs))
     whole.in_flight_max = max(whole.in_flight_max, in_flight_max)

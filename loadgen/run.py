@@ -41,6 +41,7 @@ class Health(msgspec.Struct, kw_only=True):
 
     `clock`: whose instants the reads have; `reads_unstamped`: those that had to do with ours all the same.
     `warm`: the connections opened beforehand that were still open as the first request was sent.
+    `address_faults`: of a name with several addresses, those that took no connection, and what came of it.
     `cpu_s` is what was used within `wall_s`, and `cpu_wait_s` how long the process was ready to run meanwhile
     and had no core (null where the system does not tell). `stalled_s`: how late the probe was in all, of its
     wakes over 2 ms late; of that, it waited for a core, or was asleep: stopped, or at a disk. Of several
@@ -71,6 +72,7 @@ class Health(msgspec.Struct, kw_only=True):
     reads_with_several_events: int = 0
     descriptors_exhausted: bool = False
     ports_exhausted: bool = False
+    address_faults: dict[str, str] = {}
     clock_jump_s: float | None = None
 
 
@@ -92,7 +94,8 @@ class RunHeader(msgspec.Struct, kw_only=True):
     never fell due, since an earlier one failed, or ended after a window without a tail. `ended_early`: the
     run is whole as far as it went; its window ends there. `calibration`: what
     the server said of synthetic words: `per_word` tokens, and `overhead` of a prompt. `server_absent`: why
-    its metrics are not in server.jsonl.
+    its metrics are not in server.jsonl. `due_known`: False where nothing tells when requests should have been
+    sent, and `due_s` is when they were.
     """
 
     schema: int = SCHEMA
@@ -112,6 +115,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     salt: str | None = None
     target: str
     model: str | None = None
+    due_known: bool = True
     command: list[str] = []
     versions: dict[str, str] = {}
     host: dict[str, Any] = {}

@@ -16,10 +16,10 @@ from loadgen.client.conversation import Conversations
 from loadgen.client.core import Core
 from loadgen.client.health import Probe
 from loadgen.client.pace import Pace
-from loadgen.client.pool import Pool
 from loadgen.client.request import forms
 from loadgen.client.secrets import Secrets
 from loadgen.client.send import Sender
+from loadgen.client.servers import Servers
 from loadgen.plan import Plan, Prompt, Row
 from loadgen.records import RequestRecord
 from loadgen.run import Health
@@ -72,23 +72,24 @@ async def run(
     asks = Ahead(agenda, by_class, prompt, Conversations(is_chat=target.dialect in OF_MESSAGES))
     while asks.fill_one():
         pass
-    pool = Pool(
+    servers = Servers(
         target,
         health,
         manner=scenario.client,
+        seed=scenario.seed,
         counters=counters,
         on_bug=lambda bug: pace.crash(bug),
         connect_s=scenario.timeouts.connect_s,
         now_ns=now_ns,
     )
     peers = peers or Alone(now_ns)
-    async with pool:
-        await pool.warm_up(stop)
+    async with servers:
+        await servers.warm_up(stop, plan)
         with closing(AlarmTimer(alarm, now_ns)) as timer, calm_garbage_collector():
             origin_ns = await peers.start_ns()
             on_start(origin_ns)
             sender = Sender(
-                pool,
+                servers,
                 scenario.timeouts,
                 origin_ns=origin_ns,
                 secrets=Secrets.of(target, api_key, *(one.extra_body for one in load.mixture.values())),
@@ -109,7 +110,7 @@ async def run(
 
                 def each(waited_s: float) -> float | None:
                     core.waited(waited_s)
-                    return pool.look()
+                    return servers.look()
 
                 probe = Probe(plan.window, health, origin_ns=origin_ns, timer=timer, now_ns=now_ns, each=each)
                 async with probe:

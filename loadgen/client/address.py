@@ -6,7 +6,7 @@ import base64
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from loadgen.fields import NO_PROXY
 from loadgen.scenario import ScenarioError, Target
@@ -86,13 +86,15 @@ def proxy(target: Target) -> Proxy | None:
     return Proxy(url.hostname or "", url.port or PORTS["http"], authorization)
 
 
-def endpoint_url(base_url: str, endpoint: str) -> str:
-    """`base_url` and `endpoint` joined; a /v1 at the end of the base is the endpoint's own.
+def endpoint_url(base_url: str, endpoint: str, model: str | None = None) -> str:
+    """`base_url` and `endpoint` joined; a /v1 at the end of the base is the endpoint's own. `model`: stands
+    where the endpoint has {model}.
 
     >>> endpoint_url("http://host:8000/v1", "/v1/models")
     'http://host:8000/v1/models'
     """
-    return base_url.rstrip("/").removesuffix("/v1") + endpoint
+    at = endpoint.replace("{model}", quote(model or "", safe=""))
+    return base_url.rstrip("/").removesuffix("/v1") + at
 
 
 def tls_context(target: Target) -> ssl.SSLContext | None:

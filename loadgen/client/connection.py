@@ -51,6 +51,7 @@ class Connection(asyncio.Protocol):
     """Carries one request at a time and tells its Answer what arrives.
 
     `connect_ns`, `tls_ns`: what opening took. `was_idle`: it was kept between requests, or before the first.
+    `server`: the one of several at its other end.
     """
 
     def __init__(self, owner: Owner, now_ns: Callable[[], int]) -> None:
@@ -67,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._reusable = False
         self._delimited = False  # by a length or chunks, rather than by the end of the connection
         self._linger: asyncio.TimerHandle | None = None
+        self.server: str | None = None
         self.was_idle = False
         self.connect_ns = 0
         self.tls_ns: int | None = None

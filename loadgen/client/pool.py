@@ -1,4 +1,4 @@
-"""The connections to one target."""
+"""The connections to one server."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
-from loadgen.client.address import address, joined
+from loadgen.client.address import Address, joined
 from loadgen.client.answer import Answer
 from loadgen.client.connection import Connection
-from loadgen.client.control import Counters, Stop
+from loadgen.client.control import Counters
 from loadgen.client.tunnel import tunnel
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.wire import ReceiveClock, Watch, Wire, is_stamping
 from loadgen.run import Health
-from loadgen.scenario import Client, ScenarioError, Target
+from loadgen.scenario import ScenarioError, Target
 from loadgen.units import show_duration
 
 FOREVER_S = 86_400.0  # the caller's own limit ends a handshake
@@ -27,104 +28,107 @@ WARM_AT_ONCE = 64  # a server's queue of connections it has not accepted yet is 
 
 
 def clock_of(target: Target, asked: str) -> Literal["kernel", "user"]:
-    """Whose instants the reads from a target have. Raises ScenarioError where `asked` cannot be had."""
-    may = is_stamping() and target.unix_socket is None and not target.base_url.startswith("https:")
+    """Whose instants the reads from a target have, from all of its servers alike.
+
+    Raises ScenarioError where `asked` cannot be had.
+    """
+    by_tls = any(url.startswith("https:") for url in target.urls)
+    may = is_stamping() and target.unix_socket is None and not by_tls
     if asked == "kernel" and not may:
         raise ScenarioError("client.clock: kernel needs Linux and TCP without TLS: say auto or user")
     return "kernel" if may and asked != "user" else "user"
 
 
-class Pool:
-    """As many connections as are asked for at once; the one used last is the first to be used again.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What reads are stamped by and looked for with, where the kernel does it."""
 
-    `counters` learn of token events; `on_bug` hears of a fault of our own. `connect_s`: the longest wait for
-    a warm connection; requests see to their limits themselves.
-    Raises ScenarioError for a certificate that cannot be used, and for a clock that cannot be had.
+    clock: ReceiveClock
+    watch: Watch
+
+
+class Pool:
+    """As many connections to one server as are asked for at once; the one used last is the first to be used
+    again.
+
+    `place`: of its base URL among the target's. `name`: what records call it, None where there is no other.
+    `in_flight`, `asked`: requests that are on the way to it, and that ever were. `ips`: whom to dial, in
+    order; where the load `spreads` over them, the first is this server, and the others stand in for it where
+    it takes no connection; else all of them are this server. `counters` learn of token events; `on_bug` hears
+    of a fault of our own. Requests see to their limits themselves.
     """
 
     def __init__(
         self,
-        target: Target,
+        address: Address,
         health: Health,
         *,
-        manner: Client,
+        place: int = 0,
+        url: str | None = None,
+        ips: tuple[str, ...] = (),
+        no_address: str = "",
+        spreads: bool = False,
+        keep_alive: bool = True,
         counters: Counters,
         on_bug: Callable[[BaseException], None],
-        connect_s: float = FOREVER_S,
+        reading: Reading | None = None,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        self._address = address(target)
-        self._keep_alive = target.connections == "keep-alive"
+        self.place = place
+        self.in_flight = self.asked = 0
+        self._address = address
+        self._url = url
+        self._ips = ips
+        self._no_address = no_address
+        self._spreads = spreads
+        self.name = self._named(ips[0] if ips else "")
+        self._keep_alive = keep_alive
         self._health = health
         self._counters = counters
         self.crash = on_bug
+        self._reading = reading
         self._now_ns = now_ns
-        self._warm = manner.warm
-        self._connect_s = connect_s
-        health.clock = clock_of(target, manner.clock)
-        self._clock: ReceiveClock | None = None
-        self._watch: Watch | None = None
-        self._ips: list[str] = []
-        self._unresolved: str | None = None
+        self._warm = False  # some are, and were not counted yet
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._emptied: asyncio.Future[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        """Look the target's name up, once for the whole run; one without an address fails each connect."""
-        if self._health.clock == "kernel":
-            self._clock, self._watch = ReceiveClock(), Watch()
-        if self._address.unix_socket is None:
-            await self._look_up()
-        return self
+    def _named(self, ip: str) -> str | None:
+        if not self._spreads:
+            return self._url
+        where = self._where(ip)
+        return where if self._url is None else f"{self._url} ({where})"
 
-    async def _look_up(self) -> None:
-        host, port = self._address.dialled
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            self._ips = list(dict.fromkeys(str(address[0]) for *_, address in found))
-        except (OSError, UnicodeError) as error:  # UnicodeError: an empty or too long part of the name
-            self._unresolved = f"{host}: {getattr(error, 'strerror', None) or error}"
+    def _where(self, ip: str) -> str:
+        return joined(ip, self._address.dialled[1])
 
-    async def warm_up(self, stop: Stop) -> None:
-        """Open what is to be warm, or leave it where the user wishes to end before.
+    async def open_warm(self, count: int, limit_s: float) -> None:
+        """Open so many before the start, each within `limit_s`.
 
-        Raises Unreachable where the server does not take as many connections as were asked for.
+        Raises Unreachable where the server does not take them.
         """
-        opening = asyncio.create_task(self._open_warm())
-        stop.wakes(opening.cancel)
-        if stop.asked:
-            opening.cancel()
-        try:
-            await asyncio.wait([opening])
-        finally:
-            stop.sleeps()
-            opening.cancel()
-        if not opening.cancelled():
-            opening.result()
-
-    async def _open_warm(self) -> None:
-        for first in range(0, self._warm, WARM_AT_ONCE):
-            some = min(WARM_AT_ONCE, self._warm - first)
-            opening = (self._connect_in_time() for _ in range(some))
+        self._warm = count > 0
+        for first in range(0, count, WARM_AT_ONCE):
+            opening = (self._connect_in_time(limit_s) for _ in range(min(WARM_AT_ONCE, count - first)))
             opened = await asyncio.gather(*opening, return_exceptions=True)
             for one in opened:
                 if isinstance(one, OSError):
+                    to = "" if self.name is None else f" to {self.name}"
                     raise Unreachable(
-                        f"of {self._warm} warm connections only {len(self._idle)} could be opened: {one}"
+                        f"of {count} warm connections{to} only {len(self._idle)} could be opened: {one}"
                     )
                 if isinstance(one, BaseException):
                     raise one
                 self._keep(one)
 
-    async def _connect_in_time(self) -> Connection:
+    async def _connect_in_time(self, limit_s: float) -> Connection:
         try:
-            async with asyncio.timeout(self._connect_s):
+            async with asyncio.timeout(limit_s):
                 return await self.connect()
         except TimeoutError:
-            raise TimeoutError(f"no connection within {show_duration(self._connect_s)}") from None
+            raise TimeoutError(f"no connection within {show_duration(limit_s)}") from None
 
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
         """Close every connection and wait until they are gone."""
         self._count_warm()
         if self._open:
@@ -132,25 +136,11 @@ class Pool:
             for connection in tuple(self._open):
                 connection.abort()
             await self._emptied
-        if self._clock is not None:
-            self._health.reads_unstamped = self._clock.unstamped
-            self._clock.close()
-        if self._watch is not None:
-            self._watch.close()
-
-    def look(self) -> float | None:
-        """Look at the clocks of the kernel's stamps anew. How many seconds what was read since the last look
-        had waited for that, at most; None where no kernel tells.
-        """
-        if self._clock is None:
-            return None
-        self._clock.sync()
-        longest_s, self._clock.longest_wait_ns = self._clock.longest_wait_ns / 1e9, 0
-        return longest_s
 
     def take(self) -> Connection | None:
         """A kept connection that is thought to live, or None."""
-        self._count_warm()
+        if self._warm:
+            self._count_warm()
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable:
@@ -159,8 +149,9 @@ class Pool:
 
     def _count_warm(self) -> None:
         """Once: all that are open are warm until the first is taken."""
-        if self._warm and self._health.warm is None:
-            self._health.warm = len(self._open)
+        if self._warm:
+            self._health.warm = (self._health.warm or 0) + len(self._open)
+            self._warm = False
 
     # --- dialling -------------------------------------------------------------------------------------------
 
@@ -174,16 +165,18 @@ class Pool:
             try:
                 connection = await self._opened(ip, start_ns)
             except OSError as error:
-                self._note(error)
+                self._note(error, ip)
                 if ip == ips[-1]:
                     raise
-            else:  # the next ones start with the address that works
-                self._ips = [ip, *(other for other in ips if other != ip)]
+            else:
+                if not self._spreads:  # the next ones start with the address that works
+                    self._ips = (ip, *(other for other in ips if other != ip))
                 return connection
-        raise OSError(self._unresolved or f"{self._address.host} has no address")
+        raise OSError(self._no_address)
 
     async def _opened(self, ip: str | None, start_ns: int) -> Connection:
         connection = Connection(self, self._now_ns)
+        connection.server = self._named(ip or "")
         transport = await self._dial(ip, connection)
         connected_ns = self._now_ns()
         connection.connect_ns = connected_ns - start_ns
@@ -200,8 +193,8 @@ class Pool:
         loop, (_, port) = asyncio.get_running_loop(), self._address.dialled
         if ip is None:
             transport, _ = await loop.create_unix_connection(lambda: connection, self._address.unix_socket)
-        elif self._clock is not None:
-            await self._wire(ip, port, connection)
+        elif self._reading is not None:
+            await self._wire(ip, port, connection, self._reading)
             return None
         elif self._address.is_tunnelled:
             transport = await tunnel(ip, self._address)
@@ -210,18 +203,16 @@ class Pool:
             transport, _ = await loop.create_connection(lambda: connection, ip, port)
         return transport
 
-    async def _wire(self, ip: str, port: int, connection: Connection) -> None:
-        assert self._clock is not None
-        assert self._watch is not None
+    async def _wire(self, ip: str, port: int, connection: Connection, reading: Reading) -> None:
         sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET)
         sock.setblocking(False)
         try:
             if (code := sock.connect_ex((ip, port))) == errno.EINPROGRESS:
-                await self._watch.connected(sock.fileno())
+                await reading.watch.connected(sock.fileno())
                 code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 raise OSError(code, f"{os.strerror(code)}: {joined(ip, port)}")
-            Wire(sock, connection, self._clock, self._watch)
+            Wire(sock, connection, reading.clock, reading.watch)
         except BaseException:
             sock.close()
             raise
@@ -245,12 +236,15 @@ class Pool:
             raise ConnectionResetError(errno.ECONNRESET, "connection lost after the TLS handshake")
         connection.connection_made(tls)
 
-    def _note(self, error: OSError) -> None:
+    def _note(self, error: OSError, ip: str) -> None:
         """Our own exhaustion is no fault of the server: it makes the run invalid."""
         if error.errno in (errno.EMFILE, errno.ENFILE):
             self._health.descriptors_exhausted = True
         elif error.errno == errno.EADDRNOTAVAIL:
             self._health.ports_exhausted = True
+        elif self._spreads:
+            why = f"a connection failed and the next address was tried: {error.strerror or error}"
+            self._health.address_faults.setdefault(self._where(ip), why)
 
     # --- what connections tell ------------------------------------------------------------------------------
 

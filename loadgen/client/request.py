@@ -24,7 +24,7 @@ OURS = {"connection", "expect", "upgrade", "x-request-id"}  # and the framing, w
 
 @dataclass(slots=True, frozen=True)
 class Ask:
-    """One row that will fall due, with its request as it goes over the wire.
+    """One row that will fall due, with its request as it goes over the wire behind its server's head.
 
     `said`: its whole prompt, kept only where another turn follows.
     """
@@ -58,8 +58,9 @@ class Form:
     """Writes the requests of one class: everything that does not change from row to row is made once.
 
     `name`: of the class, None where there is but one kind of request. `model`, `retry` and `patience_s` are
-    as it says. `bodies`: what else the rows' bodies hold, by their `source`. Raises ScenarioError for a key
-    or a run id that would break out of its line, and for headers of ours.
+    as it says. `heads`: how a request to each of the target's servers begins. `bodies`: what else the rows'
+    bodies hold, by their `source`. Raises ScenarioError for a key or a run id that would break out of its
+    line, and for headers of ours.
     """
 
     def __init__(
@@ -86,14 +87,14 @@ class Form:
         self._extra = manners.extra_body
         self._deadline_ms = None if manners.deadline_s is None else round(manners.deadline_s * 1000)
         self._ignore_eos = load.ignore_eos
-        self._head = _head(target, api_key)
+        self.heads = [_head(one, self.model, api_key) for one in target.each()]
         self._run_id = run_id
 
     def request_id(self, row: Row) -> str:
         return f"{self._run_id}-{row.index if row.id is None else row.id}"
 
     def write(self, row: Row, prompt: Prompt) -> bytes:
-        """The request of `row`. `prompt`: all of it, as the endpoint takes it."""
+        """The request of `row`, behind its head. `prompt`: all of it, as the endpoint takes it."""
         own = self._bodies[row.source] if self._bodies and row.source != NONE else None
         wish = Wish(
             model=self.model,
@@ -105,7 +106,7 @@ class Form:
         )
         encoded = msgspec.json.encode(body(self._target, self._terms, wish, own=own, extra=self._extra))
         line = _header("X-Request-ID", self.request_id(row))
-        return b"%b%bContent-Length: %d\r\n\r\n%b" % (self._head, line, len(encoded), encoded)
+        return b"%bContent-Length: %d\r\n\r\n%b" % (line, len(encoded), encoded)
 
 
 def forms(
@@ -138,9 +139,9 @@ def forms(
     ]
 
 
-def _head(target: Target, api_key: str | None) -> bytes:
+def _head(target: Target, model: str | None, api_key: str | None) -> bytes:
     """The request line and every header but X-Request-ID and Content-Length. The user's own headers win."""
-    url = urlsplit(endpoint_url(target.base_url, target.endpoint))
+    url = urlsplit(endpoint_url(target.base_url, target.endpoint, model))
     headers = {
         "Host": url.netloc,
         "User-Agent": f"loadgen/{__version__}",

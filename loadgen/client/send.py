@@ -11,6 +11,7 @@ from loadgen.client.connection import Connection
 from loadgen.client.pool import Pool
 from loadgen.client.request import Ask
 from loadgen.client.secrets import Secrets
+from loadgen.client.servers import Servers
 from loadgen.plan import NONE, Phase
 from loadgen.records import Outcome, PhaseName, RequestRecord, Try
 from loadgen.scenario import Timeouts
@@ -27,14 +28,14 @@ class Sender:
 
     def __init__(
         self,
-        pool: Pool,
+        servers: Servers,
         timeouts: Timeouts,
         *,
         origin_ns: int,
         secrets: Secrets,
         now_ns: Callable[[], int],
     ) -> None:
-        self.pool = pool
+        self.servers = servers
         self.timeouts = timeouts
         self.origin_ns = origin_ns
         self.now_ns = now_ns
@@ -57,6 +58,7 @@ class Call:
         self._sender = sender
         self._over: Callable[[Call], None] | None = over
         self._now_ns = sender.now_ns
+        self._pool: Pool | None = None  # the server's, for all attempts: no other stands in for it
         self._connecting: asyncio.Task[Connection] | None = None
         self._limit: asyncio.TimerHandle | None = None  # of the attempt in progress, or of the pause after it
         self._attempts = 0
@@ -82,6 +84,9 @@ class Call:
 
     def start(self) -> None:
         self.started_ns = self._now_ns()
+        self._pool = pool = self._sender.servers.pick(self.ask.row)
+        pool.asked += 1
+        pool.in_flight += 1
         self._attempt(self.started_ns)
 
     def never(self, outcome: Outcome, why: str) -> None:
@@ -117,15 +122,20 @@ class Call:
         if self.answer.outcome is not None:  # late as we are, the user's patience is over
             return
         self._attempts += 1
-        kept = self._sender.pool.take()
+        kept = self._server.take()
         self._reused = kept is not None
         if kept is not None:
             self._ask(kept)
         else:
             self._connect()
 
+    @property
+    def _server(self) -> Pool:
+        assert self._pool is not None
+        return self._pool
+
     def _connect(self) -> None:
-        self._connecting = self._sender.loop.create_task(self._sender.pool.connect())
+        self._connecting = self._sender.loop.create_task(self._server.connect())
         self._connecting.add_done_callback(self._connected)
 
     def _connected(self, connecting: asyncio.Task[Connection]) -> None:
@@ -146,7 +156,7 @@ class Call:
     def _ask(self, connection: Connection) -> None:
         self._connection = connection
         self._asked_ns = self._now_ns()
-        connection.ask(self.ask.request, self.answer)
+        connection.ask(self.ask.form.heads[self._server.place] + self.ask.request, self.answer)
 
     def _settled(self) -> None:
         """Called from the midst of a read: what follows waits until that is over."""
@@ -181,6 +191,7 @@ class Call:
         self.answer.settled = _nobody_listens  # or the two would keep each other alive
         over, self._over = self._over, None
         if over is not None:
+            self._server.in_flight -= 1
             over(self)
 
     # --- further attempts -----------------------------------------------------------------------------------
@@ -274,6 +285,7 @@ class Call:
             class_=ask.form.name,
             session=None if row.session == NONE else str(row.session),
             turn=row.turn or None,
+            target=self._target(),
             model=ask.form.model,
             due_s=((row.due_ns + 500) // 1000) / 1e6,
             slot_s=self._since_origin_s(self.slot_ns),
@@ -306,6 +318,12 @@ class Call:
         self._add_connection(record)
         self._add_usage(record)
         return record
+
+    def _target(self) -> str | None:
+        """Which of several servers: the one that was reached, else the one that was meant."""
+        if self._connection is not None:
+            return self._connection.server
+        return None if self._pool is None else self._pool.name
 
     def _add_connection(self, record: RequestRecord) -> None:
         if self._connection is not None and not self._reused:

@@ -12,7 +12,7 @@ import pytest
 
 from loadgen.client import health as module
 from loadgen.client.health import Probe
-from loadgen.client.pool import Pool
+from loadgen.client.servers import Servers
 from loadgen.plan import Window
 from loadgen.run import Health
 from loadgen.stats import summarize
@@ -136,7 +136,7 @@ def test_who_has_a_clock_to_look_after_is_called_all_along() -> None:
 def test_the_clock_of_the_kernel_is_looked_at_all_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a run too, as long as answers are read: the wall clock behind the stamps drifts, or is set."""
     looks: list[None] = []
-    monkeypatch.setattr(Pool, "look", lambda _: looks.append(None))
+    monkeypatch.setattr(Servers, "look", lambda _: looks.append(None))
     run_plan(plan_of([0.0]), answering(2.0))
     assert len(looks) in (200, 201)
 

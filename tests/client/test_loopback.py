@@ -13,7 +13,7 @@ import pytest
 
 from loadgen.client import Counters, Stop, run
 from loadgen.client.headroom import allow_many_descriptors
-from loadgen.client.pool import Pool
+from loadgen.client.servers import Servers
 from loadgen.plan import Plan
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import Health
@@ -335,9 +335,9 @@ def test_connections_do_not_delay_small_writes(on_loop: Callable[[Main], None]) 
         async with ScriptedServer(stream_reply()) as server:
             target = Target(base_url=server.url)
             by_loop = Client(clock="user")
-            pool = Pool(target, Health(), manner=by_loop, counters=Counters(), on_bug=lambda bug: None)
-            async with pool:
-                connection = await pool.connect()
+            servers = Servers(target, Health(), manner=by_loop, counters=Counters(), on_bug=lambda bug: None)
+            async with servers:
+                connection = await servers.all[0].connect()
                 own = connection.transport.get_extra_info("socket")
                 assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 

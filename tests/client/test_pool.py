@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,25 +17,106 @@ from tests.virtual_loop import Link, VirtualLoop
 DEAD, ALIVE = "192.0.2.1", "192.0.2.2"
 
 
-def test_a_dead_address_is_tried_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first connection falls through to the second address; the next one starts there."""
-    tried: list[str] = []
+ALSO = "192.0.2.3"
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Give every name these addresses, some of them dead; the list that comes back tells who was dialled."""
     connect = VirtualLoop.create_connection
 
-    async def addresses(_: VirtualLoop, __: str, port: int, **___: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in (DEAD, ALIVE)]
+    def name(*ips: str, dead: Sequence[str] = ()) -> list[str]:
+        dialled: list[str] = []
 
-    async def refuse_dead(loop: VirtualLoop, factory: Callable[[], Any], host: str, port: int) -> Any:
-        tried.append(host)
-        if host == DEAD:
-            raise ConnectionRefusedError(111, "Connection refused")
-        return await connect(loop, factory, host, port)
+        async def addresses(_: VirtualLoop, __: str, port: int, **___: Any) -> list[Any]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ips]
 
-    monkeypatch.setattr(VirtualLoop, "getaddrinfo", addresses)
-    monkeypatch.setattr(VirtualLoop, "create_connection", refuse_dead)
-    ran = run_plan(plan_of([0.0, 1.0]), answering(2.0))  # the first is in flight when the second falls due
-    assert ran.outcomes == {0: "ok", 1: "ok"}
-    assert tried == [DEAD, ALIVE, ALIVE]
+        async def dial(loop: VirtualLoop, factory: Callable[[], Any], host: str, port: int) -> Any:
+            dialled.append(host)
+            if host in dead:
+                raise ConnectionRefusedError(111, "Connection refused")
+            if factory is asyncio.Protocol:  # only to see whether a connection is taken
+                return Link(loop, factory()), None
+            return await connect(loop, factory, host, port)
+
+        monkeypatch.setattr(VirtualLoop, "getaddrinfo", addresses)
+        monkeypatch.setattr(VirtualLoop, "create_connection", dial)
+        return dialled
+
+    return name
+
+
+def targets(ran: Ran) -> list[str | None]:
+    return [record.target for record in sorted(ran.records, key=lambda record: record.index)]
+
+
+def test_requests_go_to_all_addresses_of_a_name_in_turn(named: Callable[..., list[str]]) -> None:
+    """Though a kept connection to one of them would be free: each has its share, and records say which."""
+    dialled = named(ALIVE, ALSO)
+    ran = run_plan(plan_of([0.0, 1.0, 2.0, 3.0]), answering())
+    a, b = f"{ALIVE}:8000", f"{ALSO}:8000"
+    assert targets(ran) == [a, b, a, b]
+    assert dialled == [ALIVE, ALSO] * 2  # a look at each, and one connection, kept
+    assert ran.health.address_faults == {}
+
+
+def test_a_dead_address_is_left_out_from_the_start(named: Callable[..., list[str]]) -> None:
+    """It costs no request anything, is told in the health, and what is left are two targets."""
+    dialled = named(DEAD, ALIVE, ALSO, dead=[DEAD])
+    ran = run_plan(plan_of([0.0, 1.0, 2.0]), answering(2.0))
+    assert targets(ran) == [f"{ALIVE}:8000", f"{ALSO}:8000", f"{ALIVE}:8000"]
+    assert dialled.count(DEAD) == 1
+    assert ran.health.address_faults == {
+        f"{DEAD}:8000": "left out from the start: Connection refused",
+    }
+
+
+def test_what_is_left_of_two_addresses_is_one_target(named: Callable[..., list[str]]) -> None:
+    """Then records name no target, as for any single server."""
+    dialled = named(DEAD, ALIVE, dead=[DEAD])
+    ran = run_plan(plan_of([0.0, 1.0]), answering(2.0))
+    assert targets(ran) == [None, None]
+    assert dialled == [DEAD, ALIVE, ALIVE, ALIVE]
+
+
+def test_localhost_is_one_server(named: Callable[..., list[str]]) -> None:
+    """An address of either family is the same server twice: the dead one is tried once, and nobody looks."""
+    dialled = named("::1", "127.0.0.1", dead=["::1"])
+    ran = run_plan(plan_of([0.0, 1.0]), answering(2.0))
+    assert targets(ran) == [None, None]
+    assert dialled == ["::1", "127.0.0.1", "127.0.0.1"]
+    assert ran.health.address_faults == {}
+
+
+def test_of_two_families_the_one_with_more_servers_counts(named: Callable[..., list[str]]) -> None:
+    """The other is the same servers by other addresses: nothing of it is a fault."""
+    named("2001:db8::1", ALIVE, ALSO)
+    ran = run_plan(plan_of([0.0, 1.0]), answering())
+    assert targets(ran) == [f"{ALIVE}:8000", f"{ALSO}:8000"]
+    assert ran.health.address_faults == {}
+
+
+def test_an_address_that_dies_has_its_connections_taken_over(named: Callable[..., list[str]]) -> None:
+    """The request that meets it goes to the next one, is recorded as of that, and the fault is kept."""
+    dead: list[str] = []
+    named(ALIVE, ALSO, dead=dead)
+
+    def die(loop: VirtualLoop, _: Stop) -> None:
+        loop.call_later(1.0, dead.append, ALSO)
+
+    ran = run_plan(plan_of([0.0, 2.0, 2.0, 2.0]), answering(3.0), before=die)
+    assert ran.outcomes == dict.fromkeys(range(4), "ok")
+    assert targets(ran) == [f"{ALIVE}:8000"] * 4
+    why = "a connection failed and the next address was tried: Connection refused"
+    assert ran.health.address_faults == {f"{ALSO}:8000": why}
+
+
+def test_where_no_address_takes_a_connection_each_request_tells(named: Callable[..., list[str]]) -> None:
+    """Nothing is left out then; the outcome is a connect_error with the system's words."""
+    named(DEAD, ALIVE, dead=[DEAD, ALIVE])
+    ran = run_plan(plan_of([0.0, 1.0]), answering())
+    assert ran.outcomes == {0: "connect_error", 1: "connect_error"}
+    assert targets(ran) == [f"{DEAD}:8000", f"{ALIVE}:8000"]
 
 
 def test_warm_connections_are_not_waited_for_without_end() -> None:

@@ -36,7 +36,7 @@ def written(
         run_id=run_id,
     )
     row = Row(3, 0, 1, 5, Phase.MEASURED, priority)
-    head, _, body = form.write(row, prompt).partition(b"\r\n\r\n")
+    head, _, body = (form.heads[0] + form.write(row, prompt)).partition(b"\r\n\r\n")
     line, *lines = head.decode("latin-1").split("\r\n")
     headers = [tuple(line.split(": ", 1)) for line in lines]
     names = [name.lower() for name, _ in headers]
