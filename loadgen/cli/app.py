@@ -16,6 +16,7 @@ from loadgen.cli import (
     engines,
     export,
     gate,
+    import_,
     plan,
     report,
     reproduce,
@@ -60,3 +61,4 @@ for command in (
     app.command()(command)
 app.add_typer(engines.engines, name="engines")
 app.add_typer(baseline.baseline, name="baseline")
+app.add_typer(import_.import_, name="import")

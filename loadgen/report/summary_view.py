@@ -344,8 +344,14 @@ def next_steps(s: Summary) -> list[str]:
     return steps
 
 
+_TRUSTED = {
+    "virtual": "simulated, not measured",
+    "imported": "as far as another tool's file tells, which is not far: see the finding",
+}
+
+
 def validity(s: Summary) -> str:
     """What VALID and INVALID mean for the reader."""
     if s.validity == "INVALID":
         return "do not use these figures: the measurement itself failed"
-    return "simulated, not measured" if s.source == "virtual" else "the measurement can be trusted"
+    return _TRUSTED.get(s.source, "the measurement can be trusted")

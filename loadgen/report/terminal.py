@@ -64,12 +64,8 @@ GAP = 2
 def print_summary(summary: Summary, console: Console, *, folder: Path | None) -> None:
     """The verdict on the measurement first, then what was found, what the words mean, and what to do next."""
     signs.allow(console.file)
-    if summary.validity == "VALID":
-        said = "simulated, not measured" if summary.source == "virtual" else "the measurement can be trusted"
-        _headline(console, "VALID", said, "bold green")
-    else:
-        said = "do not use these figures: the measurement itself failed"
-        _headline(console, "INVALID", said, "bold red")
+    colour = "bold green" if summary.validity == "VALID" else "bold red"
+    _headline(console, summary.validity, summary_view.validity(summary), colour)
     _verdict(console, summary)
     _sentence(console, summary_view.outcome_line(summary), "bold")
     _sentence(console, summary_view.identity(summary))

@@ -28,7 +28,8 @@ from loadgen.stats.warmup import settle
 
 def summarize(run: Run) -> Summary:
     """Everything `run` means. Pure: the same from a folder as from memory, and the same for every source."""
-    certificate, is_overloaded = certify(run), overloaded(run)  # of all that was planned
+    certificate = certify(run) if run.header.due_known else None  # of all that was planned, as is the next
+    is_overloaded = overloaded(run)
     run, warmup = settle(run)
     header, r = run.header, run.records
     offered, ended = int(r.offered.sum()), outcomes(r)

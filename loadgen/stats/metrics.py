@@ -156,7 +156,7 @@ def _alone(run: Run) -> dict[str, Floats]:
     """Metrics no failed row is counted against."""
     r = run.records
     return {
-        "send_lag_s": span_s(r.started_s, r.ready_s)[r.measured],
+        "send_lag_s": span_s(r.started_s, r.ready_s)[r.measured & run.header.due_known],
         "cap_wait_s": span_s(r.slot_s, r.due_s)[r.measured],
         "connect_s": r.connect_s[r.measured],
         "time_to_reject_s": span_s(_refused_s(r), r.sent_s)[r.measured & r.has(Outcome.REJECTED)],

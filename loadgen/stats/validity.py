@@ -21,17 +21,20 @@ from loadgen.units import about
 _NAMED = 10  # requests that a finding names
 OTHER_LENGTHS = "output_tokens"  # the work was not the one asked for: no comparison
 CLIENT = "client"  # what it had to do: said of every run
+DUE_UNKNOWN = "due_unknown"  # how late the client was cannot be told, so that a latency passes no SLO
 ZERO_GAPS = "zero_gaps"  # leaves ITL without a judgement, though TTFT and E2E stand
 
 
 def judge_validity(
-    run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, certificate: Certificate
+    run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None, certificate: Certificate | None
 ) -> list[Finding]:
     """What speaks against the run's figures, and what a reader should know of how they came about."""
     health, why = run.header.health or Health(), cause(run)
     late = _explained([*_send_lag(run, metrics, offered_rps), *_stalls(health, metrics)], why)
-    found = [*_wholeness(run), *late, *_clump(run), *_sent(run, why.less), *_stuck(run), *_tokens(run)]
+    found = [*_wholeness(run), *_due_unknown(run), *late, *_clump(run), *_sent(run, why.less)]
     found += [
+        *_stuck(run),
+        *_tokens(run),
         *_zero_gaps(run, late),
         *_arrivals(certificate),
         *_client(health, why.less),
@@ -75,9 +78,24 @@ def _wholeness(run: Run) -> Iterator[Finding]:
         yield _info("torn_line", text)
 
 
+def _due_unknown(run: Run) -> Iterator[Finding]:
+    if run.header.due_known:
+        return
+    r = run.records
+    text = "nothing tells when requests should have been sent, nor whether the client kept up: latencies"
+    endless = int((r.measured & ~r.answered & np.isnan(r.ended_s)).sum())
+    open_ended = f"; {endless:,} failed requests count as in flight to the end, as theirs is not known"
+    yield Finding(
+        name=DUE_UNKNOWN,
+        effect="warning",
+        text=f"{text} count from when the client turned to them{open_ended if endless else ''}",
+        remedy="a FAIL may be the client's, and no latency passes an SLO: measure with loadgen run for that",
+    )
+
+
 def _send_lag(run: Run, metrics: Mapping[str, Distribution], offered_rps: float | None) -> Iterator[Finding]:
     r = run.records
-    rows = r.measured & ~np.isnan(r.started_s)
+    rows = r.measured & ~np.isnan(r.started_s) & run.header.due_known
     lag_s = span_s(r.started_s, r.ready_s)[rows]
     lag_s = lag_beyond_place_s(r.ready_s[rows], r.started_s[rows], lag_s)
     limit_s = max(LIMITS.lag_s, LIMITS.lag_of_ttft * (metrics["ttft_s"].quantiles["p50"] or 0.0))
@@ -212,8 +230,8 @@ def _zero_gaps(run: Run, late: list[Finding]) -> Iterator[Finding]:
         )
 
 
-def _arrivals(certificate: Certificate) -> Iterator[Finding]:
-    if certificate.verdict == "departs":
+def _arrivals(certificate: Certificate | None) -> Iterator[Finding]:
+    if certificate is not None and certificate.verdict == "departs":
         yield Finding(
             name="arrivals",
             effect="warning",
