@@ -31,7 +31,7 @@ _RULES = {
     "too_long": "must hold at most {max_length}",
 }
 # Keys whose values may be credentials, or be one by mistake: never quoted.
-_PRIVATE = {"headers", "api_key_env", "base_url"}
+_PRIVATE = {"headers", "api_key_env", "base_url", "more_urls"}
 
 
 class Fault(NamedTuple):

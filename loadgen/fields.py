@@ -62,7 +62,7 @@ def _spelt(pattern: str, words: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _base_url(value: str) -> str:
+def base_url(value: str) -> str:
     """The value is never quoted: it may hold a password."""
     parts = _url_parts(value, "a base URL")
     if "@" in parts.netloc:
@@ -246,7 +246,9 @@ Endpoint = Annotated[
 ]
 NO_PROXY = "none"
 ProxyUrl = Annotated[str, AfterValidator(proxy_url)]
-BaseUrl = Annotated[str, AfterValidator(_base_url)]
+BaseUrl = Annotated[str, AfterValidator(base_url)]
+_URL = {"type": "string"}
+ONE_OR_SEVERAL = {"anyOf": [_URL, {"type": "array", "items": _URL, "minItems": 1}]}
 
 
 def _one_or_several(value: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, WithJsonSchema, model_validator
 
 from loadgen import faults, presets, strict_yaml
 from loadgen.backends import (
@@ -28,6 +28,7 @@ from loadgen.backends import (
 from loadgen.fields import (
     NAME,
     NO_PROXY,
+    ONE_OR_SEVERAL,
     BaseUrl,
     Count,
     CountOrZero,
@@ -45,6 +46,7 @@ from loadgen.fields import (
     Repeats,
     Strict,
     Variable,
+    base_url,
     without_credentials,
 )
 from loadgen.knobs import Engine
@@ -54,6 +56,7 @@ from loadgen.slo import Slos, undefined
 from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import printable, quoted
 
+PAYERS = {"organization": "OpenAI-Organization", "project": "OpenAI-Project"}
 MAX_FILE_BYTES = 20_000_000
 MOST_MISTAKES = 10  # told at once
 
@@ -72,7 +75,9 @@ class Target(Strict):
     `api_key_env` names the variable that holds the key; the key itself is never stored.
     """
 
-    base_url: BaseUrl = Field(description="such as http://127.0.0.1:8000, without the endpoint's path")
+    base_url: Annotated[BaseUrl, WithJsonSchema(ONE_OR_SEVERAL)] = Field(
+        description="such as http://127.0.0.1:8000, without the endpoint's path; of several servers, a list"
+    )
     more_urls: tuple[BaseUrl, ...] = Field(
         default=(), strict=False, description="of further servers, where base_url is no list"
     )
@@ -92,6 +97,10 @@ class Target(Strict):
         default=None, description="the environment variable that holds the key"
     )
     headers: Headers = Field(default={}, description="sent with every request; their values are never stored")
+    organization: str | None = Field(
+        default=None, description="which organization pays: the header OpenAI-Organization"
+    )
+    project: str | None = Field(default=None, description="which project pays: the header OpenAI-Project")
     extra_body: JsonObject = Field(default={}, description="merged into every request's body")
     connections: Literal["keep-alive", "fresh"] = Field(
         default="keep-alive", description="fresh: a new connection for every request"
@@ -120,14 +129,18 @@ class Target(Strict):
     @model_validator(mode="before")
     @classmethod
     def _spelt_out(cls, data: Any) -> Any:
-        """A list of base URLs, and the path that a backend is found at."""
+        """A list of base URLs, the path that a backend is found at, and headers that have a name of their own."""
         if not isinstance(data, dict):
             return data
-        if isinstance(data.get("base_url"), list) and data["base_url"]:
-            data = data | {"base_url": data["base_url"][0], "more_urls": data["base_url"][1:]}
+        if isinstance(urls := data.get("base_url"), list) and urls:
+            _refuse_wrong(urls)
+            data = data | {"base_url": urls[0], "more_urls": urls[1:]}
         backend = data.get("backend")
         if isinstance(backend, str) and backend in BACKENDS and data.get("endpoint") is None:
             data = data | {"endpoint": ENDPOINTS[BACKENDS[backend]]}
+        payers = {header: data[key] for key, header in PAYERS.items() if isinstance(data.get(key), str)}
+        if payers and isinstance(headers := data.get("headers", {}), dict):
+            data = data | {"headers": payers | headers} | dict.fromkeys(PAYERS)
         return data
 
     @model_validator(mode="after")
@@ -159,13 +172,28 @@ class Target(Strict):
     @model_validator(mode="after")
     def _ways_agree(self) -> Self:
         of_tls = [name for name in ("ca_file", "insecure", "cert_file") if getattr(self, name)]
-        if of_tls and not self.base_url.startswith("https:"):
+        if of_tls and not any(url.startswith("https:") for url in self.urls):
             raise ValueError(f"{of_tls[0]} is of use with TLS only: write https:// in base_url")
         if self.key_file and not self.cert_file:
             raise ValueError("key_file is the key of a certificate: give cert_file too")
         if self.unix_socket and self.proxy not in (None, NO_PROXY):
             raise ValueError("a unix_socket is reached without a proxy: give one of them")
+        if self.unix_socket and self.more_urls:
+            raise ValueError("a unix_socket is one server: give one base_url")
+        if len(set(self.urls)) < len(self.urls):
+            raise faults.InsideError(("base_url",), "names a server twice")
         return self
+
+
+def _refuse_wrong(urls: list[Any]) -> None:
+    """What is wrong with one of a list is said of the key that the list was given for."""
+    for url in urls:
+        try:
+            if not isinstance(url, str):
+                raise ValueError("must be text, or a list of texts")
+            base_url(url)
+        except ValueError as problem:
+            raise faults.InsideError(("base_url",), str(problem)) from None
 
 
 class Client(Strict):

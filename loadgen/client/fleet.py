@@ -39,8 +39,10 @@ def processes(plan: Plan, scenario: Scenario) -> int:
 
     Raises ScenarioError where several are asked for what only one can count.
     """
-    asked, load = scenario.client.processes, scenario.load
+    asked, load, target = scenario.client.processes, scenario.load, scenario.target
     bounds = [bound for bound in ("max_concurrency", "max_in_flight") if getattr(load, bound) is not None]
+    if target is not None and target.more_urls and target.balance == "least_in_flight":
+        bounds.append(target.balance)
     if asked == "auto":
         return 1 if bounds else min(_needed(plan), max(1, _cores() - 1), _most(plan))
     if asked > 1 and bounds:
