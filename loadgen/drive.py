@@ -201,6 +201,7 @@ async def fire(
     """
     from loadgen.client import fleet
     from loadgen.client.job import Job, Share
+    from loadgen.client.scrape import Scraper
 
     processes = fleet.processes(order.plan, order.scenario)
     model = target.model or (preflight.model if preflight else None)
@@ -222,6 +223,7 @@ async def fire(
         last_planned=order.last_planned,
         terms=preflight.terms if preflight else AS_ASKED,
     )
+    scraper = await Scraper.launch(target, api_key, order.scenario.timeouts.connect_s)
     with ExitStack() as stack:
         writer: RunWriter
 
@@ -230,6 +232,7 @@ async def fire(
             header.started_at = datetime.now(UTC).isoformat()
             header.clock_origin_monotonic_ns = counters.origin_ns = origin_ns
             writer = _opened(stack, order.folder, header)
+            scraper.start(origin_ns, order.folder)
 
         looking = _Looking(looks, header, stop)
 
@@ -248,6 +251,7 @@ async def fire(
             header.crashed = type(problem).__name__
             raise
         finally:
+            header.server_absent = await scraper.end()
             await looking.over()
             header.interrupted = stop.asked and (header.ended_early is None or stop.cutting)
             header.rows_due, header.rows_not_sent = counters.due, len(order.plan) - counters.planned

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 SERVER = "server.jsonl"
+EVERY_S = 1.0  # from one look to the next
 
 # Canonical names. A server that has no such figure has no such key: absent is never zero.
 GAUGES = ("running", "waiting", "kv_share")
@@ -21,7 +22,7 @@ MEANINGS = {
     "waiting": "requests in the server's queue",
     "kv_share": "share of the KV cache that is held, 0 to 1",
     "preemptions": "times a request lost its slot",
-    "prompt_tokens": "tokens of prompts computed",
+    "prompt_tokens": "tokens of prompts, those found in the prefix cache by most servers included",
     "output_tokens": "tokens of answers computed",
     "succeeded": "requests that ended well",
     "rejected": "requests refused for lack of room",
@@ -41,13 +42,15 @@ class Scrape(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One look at the metrics of one server. `at_s`: when the answer had come, from the run's origin; may be
     below zero. `took_s`: how long that took.
 
-    `target`: which server, of several. `values`: by canonical names. `raw`: samples that have none, by their
-    Prometheus names with labels, those alone that changed since the look before. `error`: why there are none.
+    `target`: which server, of several. `kind`: what it is, as its names tell. `values`: by canonical names.
+    `raw`: samples that have none, by their Prometheus names with labels, those alone that changed since the
+    look before; buckets of histograms are left out. `error`: why there are none.
     """
 
     at_s: float
     took_s: float
     target: str | None = None
+    kind: str | None = None
     values: dict[str, float] = {}
     raw: dict[str, float] = {}
     error: str | None = None

@@ -1,0 +1,352 @@
+"""The server's own metrics, looked at each second of a run by a process of its own.
+
+To read them takes tens of milliseconds of Python for some servers: in the client's own process that would be
+a stall of its event loop. What becomes of this process never harms the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+import msgspec
+
+from loadgen.client.address import address, endpoint_url
+from loadgen.client.inquiry import Inquiry, inquire
+from loadgen.client.metric_names import Metrics, NotMetricsError, read
+from loadgen.client.unreachable import Unreachable, connection_trouble, one_line
+from loadgen.client.worker import framed, hear
+from loadgen.scenario import Target
+from loadgen.server_log import COUNTERS, EVERY_S, SERVER, Scrape
+
+PATHS = ("/metrics", "/prometheus/metrics")  # the second is where trtllm-serve has Prometheus' text
+LIMIT_S = 2.0  # for one look
+MOST_BYTES = 8_000_000
+READY_S = 10.0  # for the process to have had its first look
+SETTLE_S, SETTLES = 0.1, 10  # a server counts a request a moment after its last byte
+END_S = 3 * LIMIT_S + SETTLES * SETTLE_S
+
+
+# --- the run's side -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    target: Target
+    api_key: str | None
+    connect_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    origin_ns: int
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The first look was had. `absent`: why there is nothing to look at; then the process ends."""
+
+    absent: str | None
+
+
+class End:
+    """To the process: the last record is written. From it: so is the last look."""
+
+
+class Scraper:
+    """The process that looks, as the run sees it. `absent`: why there is none, so far as is known."""
+
+    def __init__(self) -> None:
+        self.absent: str | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @classmethod
+    async def launch(cls, target: Target, api_key: str | None, connect_s: float) -> Self:
+        """Returns when the first look was had, or it is clear that there is nothing to see."""
+        self = cls()
+        if target.metrics == "none":
+            self.absent = "target.metrics is none"
+            return self
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", "from loadgen.client.scrape import main; main()"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,  # a terminal's Ctrl-C is told to it by us
+            )
+        except OSError as problem:
+            self.absent = f"no process could be started to look at them: {problem.strerror}"
+            return self
+        self._say(Wanted(target, api_key, connect_s))
+        try:
+            first = await self._hear(READY_S)
+        except BaseException:
+            await self._kill()
+            raise
+        lost = "the process that looks at them was lost, or found no time to, as it began"
+        self.absent = first.absent if isinstance(first, Ready) else lost
+        if self.absent is not None:
+            await self._kill()
+        return self
+
+    def start(self, origin_ns: int, folder: Path) -> None:
+        """The run's origin, and its folder, which is there."""
+        self._say(Start(origin_ns, folder))
+
+    async def end(self) -> str | None:
+        """The last record is written. Returns why there are no metrics, or not all of them."""
+        if self._process is not None:
+            self._say(End())
+            try:
+                if not isinstance(await self._hear(END_S), End):
+                    self.absent = "the process that looked at them was lost during the run"
+            finally:
+                await self._kill()
+        return self.absent
+
+    def _say(self, message: object) -> None:
+        if self._process is not None and (pipe := self._process.stdin) and not pipe.is_closing():
+            pipe.write(framed(message))
+
+    async def _hear(self, limit_s: float) -> object:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            return await asyncio.wait_for(hear(self._process.stdout), limit_s)
+        except TimeoutError:
+            return None
+
+    async def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+# --- the process's side -------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """What the process is started to do; the parent alone says when it ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    out = os.dup(1)
+    os.dup2(2, 1)  # whatever prints must not come between the messages
+    with suppress(BrokenPipeError):
+        asyncio.run(_watch(out))
+
+
+async def _watch(out: int) -> None:
+    pipe = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(pipe)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    with closing(transport):
+        wanted = await hear(pipe)
+        if isinstance(wanted, Wanted):
+            async with AsyncExitStack() as stack:
+                servers = [await _Server.opened(stack, wanted, where) for where in places(wanted.target)]
+                await _Watch(servers, pipe, out).run()
+
+
+class _Watch:
+    """The looks at all servers of a run, each second, until the parent says that it is over or is gone."""
+
+    def __init__(self, servers: Sequence[_Server], pipe: asyncio.StreamReader, out: int) -> None:
+        self._servers = servers
+        self._pipe = pipe
+        self._out = out
+        self._over = asyncio.Event()
+        self._start: Start | None = None
+        self._held: list[tuple[int, Scrape]] = []
+
+    async def run(self) -> None:
+        first = await self._look()
+        if all(scrape.error for scrape in first):
+            why = dict.fromkeys(scrape.error for scrape in first if scrape.error)
+            self._say(Ready("; ".join(why)))
+            return
+        self._say(Ready(None))
+        listening = asyncio.create_task(self._listen())
+        try:
+            await self._each_second()
+            await self._settle()
+        finally:
+            listening.cancel()
+        self._say(End())
+
+    async def _each_second(self) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while not self._over.is_set():
+            passed_s = loop.time() - begun
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), EVERY_S - passed_s % EVERY_S)
+                return
+            await self._look()
+
+    async def _settle(self) -> None:
+        """The last looks: until two in a row count the same."""
+        before = None
+        for _ in range(SETTLES):
+            now = [{k: v for k, v in s.values.items() if k in COUNTERS} for s in await self._look()]
+            if now == before:
+                return
+            before = now
+            await asyncio.sleep(SETTLE_S)
+
+    async def _listen(self) -> None:
+        while (message := await hear(self._pipe)) is not None:
+            if isinstance(message, Start):
+                self._start = message
+                self._write()
+            else:
+                self._over.set()
+        os._exit(1)  # the parent is gone; nobody waits for what is under way
+
+    async def _look(self) -> list[Scrape]:
+        """At all servers at once."""
+        found = await asyncio.gather(*(server.look() for server in self._servers))
+        self._held += found
+        self._write()
+        return [scrape for _, scrape in found]
+
+    def _write(self) -> None:
+        """What is known of, once it is known where it goes and when the run began."""
+        if self._start is None:
+            return
+        with (self._start.folder / SERVER).open("ab") as file:
+            for at_ns, scrape in self._held:
+                scrape.at_s = round((at_ns - self._start.origin_ns) / 1e9, 6)
+                file.write(msgspec.json.encode(scrape) + b"\n")
+        self._held.clear()
+
+    def _say(self, message: object) -> None:
+        os.write(self._out, framed(message))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the metrics of a server are: `urls` are tried in order. `name`: None for the only one.
+
+    `is_ours`: at a host of the target's own, which may be told the key.
+    """
+
+    name: str | None
+    target: Target
+    urls: tuple[str, ...]
+    is_ours: bool = True
+
+
+def places(target: Target) -> Iterator[Place]:
+    """One for each server, or for each URL that the user names: of some other host, without our secrets."""
+    if isinstance(target.metrics, str):
+        for each in target.each():
+            urls = tuple(endpoint_url(each.base_url, path) for path in PATHS)
+            yield Place(each.base_url if target.more_urls else None, each, urls)
+        return
+    for k, url in enumerate(target.metrics):
+        is_in_step = len(target.metrics) == len(target.urls)
+        name = target.urls[k] if is_in_step else url
+        where = target.model_copy(update={"base_url": url, "more_urls": ()})
+        is_ours = urlsplit(url).hostname in {urlsplit(own).hostname for own in target.urls}
+        if not is_ours:
+            where = where.model_copy(update={"headers": {}, "unix_socket": None})
+        whole = url if urlsplit(url).path.strip("/") else url.rstrip("/") + PATHS[0]
+        yield Place(name if len(target.metrics) > 1 else None, where, (whole,), is_ours)
+
+
+class _Server:
+    """One server's metrics; `_url` is where they were found, `_raw` what they were at the look before."""
+
+    def __init__(self, place: Place, inquiry: Inquiry) -> None:
+        self._place = place
+        self._inquiry = inquiry
+        self._address = address(place.target)
+        self._url: str | None = None
+        self._raw: dict[str, float] = {}
+
+    @classmethod
+    async def opened(cls, stack: AsyncExitStack, wanted: Wanted, place: Place) -> Self:
+        key = wanted.api_key if place.is_ours else None
+        return cls(place, await stack.enter_async_context(inquire(place.target, key, wanted.connect_s)))
+
+    async def look(self) -> tuple[int, Scrape]:
+        """When the answer had come, and what it was. Raises nothing that a server can bring about."""
+        began_ns = time.perf_counter_ns()
+        try:
+            at_ns, found = await self._found()
+        except Unreachable as trouble:
+            at_ns = time.perf_counter_ns()
+            scrape = Scrape(at_s=0.0, took_s=0.0, error=str(trouble))
+        else:
+            raw, self._raw = self._raw, found.raw
+            changed = {name: value for name, value in found.raw.items() if raw.get(name) != value}
+            scrape = Scrape(at_s=0.0, took_s=0.0, kind=found.kind, values=found.values, raw=changed)
+        scrape.took_s, scrape.target = round((at_ns - began_ns) / 1e9, 6), self._place.name
+        return at_ns, scrape
+
+    async def _found(self) -> tuple[int, Metrics]:
+        """Where they were before, else at the first URL that has some; JSON only where no text is."""
+        trouble, second_best = None, None
+        for url in (self._url,) if self._url else self._place.urls:
+            try:
+                at_ns, text = await self._text(url)
+                found = self._read(url, text)
+            except Unreachable as problem:
+                trouble = trouble or problem
+                continue
+            if self._url or not text.startswith("["):
+                self._url = url
+                return at_ns, found
+            second_best = second_best or (url, at_ns, found)
+        if second_best is not None:
+            self._url, at_ns, found = second_best
+            return at_ns, found
+        assert trouble is not None
+        raise trouble
+
+    async def _text(self, url: str) -> tuple[int, str]:
+        """The body and when all of it had come. Raises Unreachable."""
+        import httpx
+
+        headers = {"accept": "text/plain;version=0.0.4, */*;q=0.1", "x-request-id": "metrics"}
+        what, body = f"GET {url}", b""
+        try:
+            async with (
+                asyncio.timeout(LIMIT_S),
+                self._inquiry.http.stream("GET", url, headers=headers) as got,
+            ):
+                async for data in got.aiter_bytes():
+                    body += data
+                    if len(body) > MOST_BYTES:
+                        raise self._trouble(what, f"over {MOST_BYTES // 1_000_000} MB of them")
+        except TimeoutError:
+            raise self._trouble(what, f"no answer within {LIMIT_S:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._trouble(what, await connection_trouble(error, self._address)) from None
+        if got.status_code != 200:
+            raise self._trouble(what, f"{got.status_code} {got.reason_phrase}".strip())
+        return time.perf_counter_ns(), body.decode(errors="replace")
+
+    def _read(self, url: str, text: str) -> Metrics:
+        try:
+            return read(text)
+        except NotMetricsError as problem:
+            raise self._trouble(f"GET {url}", str(problem)) from None
+
+    def _trouble(self, what: str, why: str) -> Unreachable:
+        return Unreachable(one_line(f"{what}: {why}", self._inquiry.secrets))
