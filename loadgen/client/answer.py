@@ -29,9 +29,9 @@ class Answer:
     """
 
     __slots__ = (
-        "_body", "_body_bytes", "_is_stream", "_origin_ns", "_secrets", "due_us", "ended_us", "error",
-        "headers_us", "location", "misfit", "outcome", "retry_after_s", "sent_ns", "settled", "status",
-        "stream",
+        "_body", "_body_bytes", "_is_lines", "_is_stream", "_origin_ns", "_secrets", "due_us", "ended_us",
+        "error", "headers_us", "location", "misfit", "outcome", "retry_after_s", "sent_ns", "settled",
+        "status", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +51,7 @@ class Answer:
         self._body = bytearray()  # its beginning, until an event was seen
         self._body_bytes = 0  # of one that is no stream
         self._is_stream = False
+        self._is_lines = dialect.is_lines
         self.sent_ns: int | None = None  # when the last byte of the request had left our buffers
         self.status: int | None = None
         self.location: str | None = None
@@ -80,7 +81,8 @@ class Answer:
         self.retry_after_s = retry_after_s(headers)
         self.location = _text(headers, b"location") or None
         if status == 200:
-            self.misfit = misfit(_text(headers, b"content-type"), _text(headers, b"content-encoding"))
+            kind, encoding = _text(headers, b"content-type"), _text(headers, b"content-encoding")
+            self.misfit = misfit(kind, encoding, is_lines=self._is_lines)
             self._is_stream = self.misfit is None
 
     def body(self, data: bytes, at_ns: int) -> None:
@@ -229,12 +231,15 @@ def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
     return headers.get(name, b"").decode("latin-1").strip()
 
 
-def misfit(content_type: str, content_encoding: str) -> str | None:
-    """Why a 200 cannot be an event stream. No type, or text/plain, gets the benefit of the doubt."""
+def misfit(content_type: str, content_encoding: str, *, is_lines: bool = False) -> str | None:
+    """Why a 200 cannot be an event stream. No type, or text/plain, gets the benefit of the doubt.
+
+    `is_lines`: its events are lines of JSON.
+    """
     encoding = content_encoding.strip().lower()
     if encoding not in ("", "identity"):
         return f"content-encoding {encoding}, though identity was asked for"
     kind = content_type.partition(";")[0].strip().lower()
-    if kind.endswith("json") or kind in ("text/html", "application/xhtml+xml"):
+    if (kind.endswith("json") and not is_lines) or kind in ("text/html", "application/xhtml+xml"):
         return f"content-type {kind} where an event stream was asked for"
     return None

@@ -1,4 +1,4 @@
-"""Bytes -> server-sent events. No sockets, no clock, no JSON."""
+"""Bytes -> server-sent events, or lines that are events. No sockets, no clock, no JSON."""
 
 from __future__ import annotations
 
@@ -64,6 +64,30 @@ class Splitter:
             data = data.removeprefix(b"\n")
         self._drop_lf = data.endswith(b"\r")
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+class Lines:
+    """Cuts a byte stream into the lines that are its events; a blank one is none."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that `data` completes. Raises EventTooLongError."""
+        *lines, unfinished = data.split(b"\n")
+        if lines:
+            lines[0] = bytes(self._rest) + lines[0]
+            self._rest.clear()
+        self._rest += unfinished
+        if len(self._rest) > EVENT_LIMIT:
+            raise EventTooLongError
+        return [(b"", line) for line in lines if line.strip()]
+
+    def end(self) -> list[Event]:
+        """What stood unterminated when the body ended."""
+        return self.feed(b"\n")
 
 
 def _events(blocks: list[bytes]) -> list[Event]:

@@ -6,32 +6,50 @@ from array import array
 from typing import Literal
 
 from loadgen.client.dialects import CHAT, Dialect
-from loadgen.client.dialects.chunk import DONE, VISIBLE, Channel, Choice, Chunk, Usage, channel, text
-from loadgen.client.dialects.errors import Error, error_in, error_text
-from loadgen.client.dialects.native import native
-from loadgen.client.sse import Event, Splitter
+from loadgen.client.dialects.chunk import (
+    DONE,
+    VISIBLE,
+    Channel,
+    Choice,
+    Chunk,
+    LastChunk,
+    Usage,
+    channel,
+    text,
+)
+from loadgen.client.dialects.errors import Error, bare_error, error_of, error_text
+from loadgen.client.dialects.llama_cpp import LlamaCppEvent
+from loadgen.client.dialects.shape import shaped
+from loadgen.client.dialects.tgi import TgiEvent
+from loadgen.client.sse import Event, Lines, Splitter
 
 ODD_BYTES = 64 * 1024  # kept of what was not understood
 NO_USAGE = Usage()
+
+# A gateway may pass on what its server says on a path of its own, in the server's words.
+passed_on = shaped(TgiEvent, LlamaCppEvent)
 
 
 class Stream:
     """Fed with the bytes of an event stream and the instant of each read, in whole microseconds.
 
     `gaps_us` holds 4 bytes a token event. `error` is set by an error event: (code, message), and
-    `opens_with_error` when nothing came before it. After `[DONE]` or an error (`over`) nothing is read.
+    `opens_with_error` when nothing came before it. `done`: the end was said, by `[DONE]` or as the dialect
+    has it. After that or an error (`over`) nothing is read.
     `texts`, where they are kept: the first choice's answer, piece by piece, without reasoning.
     """
 
     __slots__ = (
-        "_billed_events", "_counts", "_reader", "_splitter", "done", "error", "events", "finish_reason",
-        "first_choice_us", "first_event_us", "first_token_us", "first_visible_us", "gaps_us", "is_torn",
-        "last_choice_us", "last_token_us", "odd_chunk", "opens_with_error", "over", "texts", "usage",
+        "_billed_events", "_counts", "_ends_bare", "_reader", "_splitter", "done", "error", "events",
+        "finish_reason", "first_choice_us", "first_event_us", "first_token_us", "first_visible_us", "gaps_us",
+        "is_torn", "last_choice_us", "last_token_us", "odd_chunk", "opens_with_error", "over", "texts",
+        "usage",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = CHAT, *, keeps_text: bool = False) -> None:
         self._reader = dialect.reader()
-        self._splitter = Splitter()
+        self._splitter = Lines() if dialect.is_lines else Splitter()
+        self._ends_bare = dialect.ends_bare
         self._counts: array[int] | None = None  # tokens so far, by the usage that comes with each token event
         self._billed_events = 0  # token events when a usage last counted them
         self.events = 0  # token events
@@ -63,6 +81,8 @@ class Stream:
             before = self.odd_chunk
             self._read(event, at_us)
             self.is_torn, self.odd_chunk = self.odd_chunk is not before, before
+        if self._ends_bare and not (self.over or self.is_torn):
+            self.done = self.over = True
 
     def _read(self, event: Event, at_us: int) -> None:
         if self.over:
@@ -75,6 +95,8 @@ class Stream:
             self._take(chunk, chunk.choices, data, at_us)
         else:
             self._read_no_choice(chunk, data, at_us)
+        if type(chunk) is LastChunk:
+            self.done = self.over = True
         if self.first_event_us is None:
             self.first_event_us = at_us
 
@@ -153,12 +175,13 @@ class Stream:
     def _read_no_choice(self, chunk: Chunk, data: bytes, at_us: int) -> None:
         if chunk.usage is not None:
             self._bill(chunk.usage)
-        if chunk.choices is not None and not chunk.error:
+        if chunk.error:
+            self._fail(error_of(chunk.error, chunk.code, data))
+        elif chunk.choices is not None:
             return
-        error = error_text(data) if chunk.error else error_in(data)
-        if error is not None:
+        elif (error := bare_error(data)) is not None:
             self._fail(error)
-        elif (own := native(data)) is not None:
+        elif (own := passed_on(data)) is not None:
             self._take(own, own.choices or [], data, at_us)
         elif chunk.usage is None:
             self._odd(data)

@@ -63,11 +63,19 @@ USAGE_KINDS = {field.name: field.type for field in msgspec.structs.fields(Usage)
 
 
 class Chunk(msgspec.Struct, gc=False):
-    """One event of a stream."""
+    """One event of a stream. Choices that are an empty list: an event that bears nothing, and is no surprise.
+
+    `code`: the error's, where it stands beside it.
+    """
 
     choices: list[Choice] | None = None
     usage: Usage | None = None
     error: Any = None
+    code: Any = None
+
+
+class LastChunk(Chunk, gc=False):
+    """The event with which a dialect ends its streams: nothing is read after it."""
 
 
 class Channel(Enum):

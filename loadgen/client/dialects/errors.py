@@ -20,15 +20,28 @@ class Fault(msgspec.Struct, gc=False):
     code: Any = None
 
 
-def error_in(data: bytes) -> Error | None:
-    """The error that stands in a stream instead of a chunk, or None."""
-    fault = _fault(data)
-    return _error(fault, data) if fault.error or fault.object == "error" else None
+def bare_error(data: bytes) -> Error | None:
+    """The error that stands in a stream instead of a chunk, not wrapped in `error`; None where it is none."""
+    return error_text(data) if _fault(data).object == "error" else None
 
 
 def error_text(data: bytes) -> Error:
     """The error that an event named so tells: an error object, bare or wrapped, or plain words."""
-    return _error(_fault(data), data)
+    fault = _fault(data)
+    return error_of(fault.error or {"message": fault.message}, fault.code, data)
+
+
+def error_of(error: Any, code: Any, data: bytes) -> Error:
+    """What `error` tells, its code perhaps beside it; one without a text for a message is told by `data`."""
+    if isinstance(error, list) and error:
+        error = error[0]
+    message = error
+    if isinstance(error, dict):
+        code, message = error.get("code", code), error.get("message")
+    if isinstance(code, str) and re.fullmatch("[0-9]{1,9}", code):
+        code = int(code)
+    words = message if message and isinstance(message, str) else data.decode(errors="replace")
+    return code if type(code) is int else None, words
 
 
 def _fault(data: bytes) -> Fault:
@@ -36,18 +49,3 @@ def _fault(data: bytes) -> Fault:
         return msgspec.convert(json.loads(data.decode(errors="replace"), strict=False), Fault)
     except (msgspec.ValidationError, ValueError, RecursionError):
         return Fault()
-
-
-def _error(fault: Fault, data: bytes) -> Error:
-    """An error without a text for a message is told by `data`."""
-    inner, code, message = fault.error, fault.code, fault.message
-    if isinstance(inner, list) and inner:
-        inner = inner[0]
-    if isinstance(inner, dict):
-        code, message = inner.get("code", code), inner.get("message")
-    elif inner:
-        message = inner
-    if isinstance(code, str) and re.fullmatch("[0-9]{1,9}", code):
-        code = int(code)
-    words = message if message and isinstance(message, str) else data.decode(errors="replace")
-    return code if type(code) is int else None, words
