@@ -13,7 +13,7 @@ from loadgen.run import Source
 from loadgen.scenario import ScenarioError
 from loadgen.stats.change import ASSUMED_NOISE
 from loadgen.stats.summary import Distribution, Interval, Summary
-from loadgen.stats.validity import OTHER_LENGTHS
+from loadgen.stats.validity import OTHER_LENGTHS, due_unknown
 
 _DRIFT = 0.1  # the noise that is assumed of a makespan: what drifts in a run moves all of it
 _NOISE_SAID, _DRIFT_SAID = f"{100 * ASSUMED_NOISE:.0f} %", f"{100 * _DRIFT:.0f} %"
@@ -96,7 +96,7 @@ def compare(
     if len(summaries) < 2:
         raise ScenarioError(f"a comparison needs at least two variants, and got {len(summaries)}")
     baseline = next(iter(summaries))
-    _refuse_other_plans(baseline, {name: digests[name] for name in summaries})
+    _refuse_other_plans({name: digests[name] for name, s in summaries.items() if not due_unknown(s)})
     rows = [row for figure in _figures(summaries) if (row := _row(figure, summaries, baseline))]
     decided_by, rule = _rule(summaries)
     deciding = next(figure for figure in _figures(summaries) if figure.key == decided_by)
@@ -116,7 +116,8 @@ def compare(
     )
 
 
-def _refuse_other_plans(baseline: str, digests: dict[str, str]) -> None:
+def _refuse_other_plans(digests: dict[str, str]) -> None:
+    baseline = next(iter(digests), "")
     for name, digest in digests.items():
         if digest != digests[baseline]:
             raise ScenarioError(
@@ -215,6 +216,8 @@ def _stat(d: Distribution, stat: str) -> float | None:
 
 
 def _figures(summaries: dict[str, Summary]) -> list[_Figure]:
+    """Latencies from due, which is what a user waits; from start on all sides where one knows no better."""
+    since, words = ("_from_start", " from start") if any(map(due_unknown, summaries.values())) else ("", "")
     return [
         _Figure("makespan_s", "makespan", "s"),
         _Figure(_MAKESPAN, "makespan throughput", "tokens/s", "higher"),
@@ -222,11 +225,11 @@ def _figures(summaries: dict[str, Summary]) -> list[_Figure]:
         _Figure(_ATTAINMENT, "goodput attainment", "share", "higher"),
         _Figure("rejection_rate", "rejection rate", "share"),
         _Figure("error_rate", "error rate", "share"),
-        *_quantiles("ttft", "TTFT"),
+        *_quantiles(f"ttft{since}", f"TTFT{words}"),
         *_gaps(summaries),
         *_quantiles("tpot", "TPOT"),
-        *_quantiles("e2e", "E2E"),
-        _Figure(_E2E, "E2E p99 adjusted", "s", metric="e2e_s", stat="p99 adjusted"),
+        *_quantiles(f"e2e{since}", f"E2E{words}"),
+        _Figure(_E2E, f"E2E{words} p99 adjusted", "s", metric=f"e2e{since}_s", stat="p99 adjusted"),
         _Figure("normalized_latency_mean_s", "normalized latency", "s/token", metric="normalized_latency_s"),
     ]
 
@@ -335,6 +338,8 @@ def _winner(summaries: dict[str, Summary], figure: _Figure) -> tuple[str | None,
         return None, f"the measurement of {_and(invalid)} is INVALID"
     if others := [name for name, s in summaries.items() if any(f.name == OTHER_LENGTHS for f in s.findings)]:
         return None, f"{_and(others)} did not keep to the output lengths asked: the work was not the same"
+    if imported := [name for name, s in summaries.items() if due_unknown(s)]:
+        return None, f"nothing tells whether {_and(imported)} had the same load, or a client that kept up"
     known = [(v, name) for name, s in summaries.items() if (v := figure.value(s)) is not None]
     if not known:
         return None, "no variant has the figure that decides: too many requests failed"
@@ -388,6 +393,11 @@ def _notes(summaries: dict[str, Summary], rows: list[Row]) -> list[str]:
     if "virtual" in sources:
         beside = " beside measured ones" if len(sources) > 1 else ""
         notes.append(f"SIMULATED figures{beside}: {having(lambda s: s.source == 'virtual')}.")
+    if names := having(due_unknown):
+        notes.append(
+            f"Imported: {names}. TTFT and E2E count from the start of a request, on all sides; attainment "
+            "and normalized latency from due, where that is known. A difference could come from the load."
+        )
     if names := having(lambda s: s.overloaded):
         notes.append(f"Overloaded: {names}. There, latencies depend on how long one measured.")
     if names := having(lambda s: s.partly_closed_loop):

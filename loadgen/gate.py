@@ -111,6 +111,8 @@ def gate(
     metrics = tuple(metrics)
     refuse_senseless(tolerances, noise, metrics)
     _refuse(candidates, baselines, paired)
+    if any(map(_is_imported, (*candidates, *baselines))):
+        candidates, baselines = ([s.from_start() for s in side] for side in (candidates, baselines))
     faults = [*_faults(candidates, baselines, summaries)]
     found = _changes(candidates, baselines, tolerances, noise, paired, metrics)
     own = {s.about.run_id for s in candidates}
@@ -213,6 +215,11 @@ def _refuse(candidates: Sequence[Sample], baselines: Sequence[Sample], paired: b
 
 def _other_plan(a: Sample, b: Sample) -> str:
     """That `b` is of another plan than `a`, and what made it so."""
+    if imported := next(filter(_is_imported, (a, b)), None):
+        return (
+            f"{imported.about.run_id} is imported, and nothing tells its plan: "
+            "not paired (--unpaired), only larger changes can be found"
+        )
     differ = [*_differences(a.about.scenario, b.about.scenario)]
     of_the_plan = [said for key, said in differ if f"{key}.".startswith(_OF_THE_PLAN)]
     why = "; ".join(of_the_plan[:4]) or (
@@ -224,6 +231,10 @@ def _other_plan(a: Sample, b: Sample) -> str:
         f"({a.about.plan_digest[:12]}): {why}. Run both from one scenario; "
         "not paired (--unpaired), only larger changes can be found"
     )
+
+
+def _is_imported(s: Sample) -> bool:
+    return s.about.source == "imported"
 
 
 def _faults(
@@ -268,6 +279,11 @@ def _notes(candidates: Sequence[Sample], baselines: Sequence[Sample], noise: flo
     if "virtual" in sources:
         beside = " beside measured ones" if len(sources) > 1 else ""
         yield f"SIMULATED figures{beside}: no server was measured for them."
+    if imported := [role for role, runs in sides.items() if any(map(_is_imported, runs))]:
+        yield (
+            f"Imported, {' and '.join(imported)}: nothing tells whether that client kept up; latencies count from "
+            "the start of a request on both sides, but for those of a baseline file, which count from due."
+        )
     first = baselines[0]
     others = (*baselines[1:], *candidates)
     said = [*dict.fromkeys(chain.from_iterable(_other(first, s) for s in others))]
@@ -279,7 +295,7 @@ def _notes(candidates: Sequence[Sample], baselines: Sequence[Sample], noise: flo
 def _other(a: Sample, b: Sample) -> Iterator[str]:
     """In what `b` differs from the baseline `a`, beside its figures."""
     facts = {
-        "another machine": (_host(a), _host(b)),
+        "another machine": (_host(a) or "unknown", _host(b) or "unknown"),
         "another way to measure": (a.about.source, b.about.source),
         "another version of loadgen": (_version(a), _version(b)),
         "another server": (a.about.server.get("server"), b.about.server.get("server")),

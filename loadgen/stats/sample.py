@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from loadgen.records import OUTCOMES, Floats, Mask, Outcome
 from loadgen.run import Named, Run, Source
 from loadgen.stats.flow import window_s
-from loadgen.stats.metrics import gap_columns, owed_gaps, per_request
+from loadgen.stats.metrics import gap_columns, owed_gaps, per_request, span_s
 from loadgen.stats.summary import Summary
 from loadgen.stats.warmup import settled
 
@@ -54,7 +54,8 @@ class Sample:
     """The offered rows of a run, in order of due. Latencies in seconds, NaN where not defined.
 
     A failed row (`outcome`: a place in OUTCOMES) counts as infinitely late, and owes `owed` gaps. Row i's
-    gaps are the bins `gap_bin[gap_start[i] : gap_start[i + 1]]`, `gap_times` each.
+    gaps are the bins `gap_bin[gap_start[i] : gap_start[i + 1]]`, `gap_times` each. `lag_s`: how long
+    after due each was started; None of a baseline, which does not keep it.
     """
 
     about: About
@@ -70,6 +71,7 @@ class Sample:
     gap_start: NDArray[np.int64]
     gap_bin: NDArray[np.uint16]
     gap_times: NDArray[np.int32]
+    lag_s: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.index)
@@ -80,7 +82,14 @@ class Sample:
         start = np.concatenate([[0], np.cumsum(np.diff(self.gap_start)[rows])])
         kept: dict[str, Any] = {name: getattr(self, name)[rows] for name in (*_BY_ROW, *COLUMNS)}
         gaps: dict[str, Any] = {name: getattr(self, name)[inside] for name in ("gap_bin", "gap_times")}
-        return replace(self, **kept, **gaps, gap_start=start)
+        lag_s = None if self.lag_s is None else self.lag_s[rows]
+        return replace(self, **kept, **gaps, gap_start=start, lag_s=lag_s)
+
+    def from_start(self) -> Self:
+        """The same, but latencies count from when each request was started, where that is known."""
+        if self.lag_s is None:
+            return self
+        return replace(self, ttft_s=self.ttft_s - self.lag_s, e2e_s=self.e2e_s - self.lag_s)
 
     @property
     def ok(self) -> Mask:
@@ -152,6 +161,7 @@ def sample(run: Run, summary: Summary) -> Sample:
         gap_start=start,
         gap_bin=bins,
         gap_times=times,
+        lag_s=span_s(r.started_s, r.due_s)[rows],
     )
 
 

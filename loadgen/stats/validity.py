@@ -15,7 +15,7 @@ from loadgen.stats.clumps import lag_beyond_place_s, mostly_together, places
 from loadgen.stats.limits import LIMITS
 from loadgen.stats.metrics import span_s
 from loadgen.stats.quantiles import rank
-from loadgen.stats.summary import Certificate, Distribution, Finding
+from loadgen.stats.summary import Certificate, Distribution, Finding, Summary
 from loadgen.units import about
 
 _NAMED = 10  # requests that a finding names
@@ -41,6 +41,11 @@ def judge_validity(
         *_warm(run, health),
     ]
     return [*found, *_load_of_client(run, health)]
+
+
+def due_unknown(s: Summary) -> bool:
+    """Whether nothing tells when its requests should have been sent."""
+    return any(finding.name == DUE_UNKNOWN for finding in s.findings)
 
 
 def _explained(late: list[Finding], why: Cause) -> list[Finding]:

@@ -44,7 +44,7 @@ from loadgen.stats.metrics import (
 from loadgen.stats.outcomes import erred, rejected
 from loadgen.stats.parts import of_class
 from loadgen.stats.summary import SloResult, Summary, Verdict, worst
-from loadgen.stats.validity import DUE_UNKNOWN
+from loadgen.stats.validity import due_unknown
 from loadgen.units import roughly
 
 _MOST_TIMES = 100  # no one measures so many times as long to have a figure decided
@@ -164,7 +164,7 @@ def _doubts(slo: Slo, s: Summary, *, means_stand: bool) -> Iterator[str]:
     if s.interrupted or not s.complete:
         yield "the run did not come to its end"
     is_throughput = isinstance(slo, Rate) and slo.rate == "output_tokens_per_s"
-    if any(finding.name == DUE_UNKNOWN for finding in s.findings) and not is_throughput:
+    if due_unknown(s) and not is_throughput:
         yield "nothing tells whether the client kept up with the load, so it passes no SLO"
     if s.closed_loop and not is_throughput:
         yield "a closed loop waits for slow answers, so it passes no SLO of an open one"
