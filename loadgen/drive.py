@@ -204,6 +204,7 @@ async def fire(
     from loadgen.client.scrape import Scraper
 
     processes = fleet.processes(order.plan, order.scenario)
+    target = (preflight.target if preflight else None) or target
     model = target.model or (preflight.model if preflight else None)
     header = order.header("http", BUNDLED if is_bundled else target.base_url, model)
     header.preflight = preflight.facts if preflight else None

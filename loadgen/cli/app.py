@@ -11,6 +11,7 @@ from loadgen.cli import (
     baseline,
     calibrate,
     capacity,
+    check,
     compare,
     demo,
     engines,
@@ -56,7 +57,15 @@ def root(
 
 for command in (
     *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report, export.export),
-    *(calibrate.calibrate, capacity.capacity, gate.gate, slos.slos, demo.demo, reproduce.reproduce),
+    *(
+        check.check,
+        calibrate.calibrate,
+        capacity.capacity,
+        gate.gate,
+        slos.slos,
+        demo.demo,
+        reproduce.reproduce,
+    ),
 ):
     app.command()(command)
 app.add_typer(engines.engines, name="engines")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -15,7 +16,14 @@ from loadgen import __version__
 from loadgen.client.address import Address, address, endpoint_url
 from loadgen.client.secrets import Secrets
 from loadgen.client.tunnel import tunnel
-from loadgen.client.unreachable import Unreachable, connection_trouble, one_line, own_words, refusal
+from loadgen.client.unreachable import (
+    Unreachable,
+    connection_trouble,
+    one_line,
+    own_words,
+    refusal,
+    who,
+)
 from loadgen.scenario import ScenarioError, Target
 
 if TYPE_CHECKING:
@@ -26,13 +34,17 @@ BODY_LIMIT = 262_144
 
 @dataclass
 class Response:
-    """A status, and what came of the body: `whole`, `cut` where we stopped, `lost` with the connection."""
+    """A status, and what came of the body: `whole`, `cut` where we stopped, `lost` with the connection.
+
+    `reads`: for each read the microseconds since it was asked, and the bytes.
+    """
 
     what: str
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
     end: Literal["whole", "cut", "lost"] = "whole"
+    reads: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Inquiry:
@@ -51,16 +63,23 @@ class Inquiry:
         self._address = address
         self._connect_s = connect_s
         self.secrets = Secrets.of(target, api_key)
+        self.asked = 0  # requests
+        self._is_http = False  # whether any was answered
 
     async def ask(
-        self, method: str, path: str, limit_s: float, body: dict[str, Any] | None = None
+        self, method: str, path: str, limit_s: float, body: dict[str, Any] | bytes | None = None
     ) -> Response:
-        """The response, or so much of it as came within `limit_s`. Raises Unreachable when no status came."""
+        """The response, or so much of it as came within `limit_s`. Raises Unreachable when no status came.
+
+        `body`: what becomes JSON; bytes go as they are.
+        """
         import httpx
 
         url = endpoint_url(self.target.base_url, path)
-        content = None if body is None else msgspec.json.encode(body)
+        content = msgspec.json.encode(body) if isinstance(body, dict) else body
         what, got = f"{method} {url}{self._address.way}", None
+        self.asked += 1
+        began_ns = time.perf_counter_ns()
         try:
             async with asyncio.timeout(limit_s):
                 await self._find_way(what)
@@ -68,6 +87,7 @@ class Inquiry:
                     got = Response(what, response.status_code, response.headers)
                     async for data in response.aiter_bytes():
                         got.body += data
+                        got.reads.append(((time.perf_counter_ns() - began_ns) // 1000, len(data)))
                         if b"[DONE]" in got.body:
                             break
                         if len(got.body) > BODY_LIMIT:
@@ -75,13 +95,18 @@ class Inquiry:
                             break
         except TimeoutError:
             if got is None:
-                raise self.unreachable(what, f"no answer within {limit_s:g} s; does it hang?") from None
+                raise self.unreachable(what, await self._silence(limit_s)) from None
             got.end = "cut"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             if got is None:
                 raise self.unreachable(what, await connection_trouble(error, self._address)) from error
             got.end = "lost"
+        self._is_http = True
         return got
+
+    async def _silence(self, limit_s: float) -> str:
+        stranger = None if self._is_http or self._address.tls else await who(self._address)
+        return f"no answer within {limit_s:g} s; {stranger or 'does it hang?'}"
 
     async def _find_way(self, what: str) -> None:
         """Through a proxy to a TLS server: httpx would wait for the proxy's answer beyond any limit."""
@@ -100,16 +125,16 @@ class Inquiry:
     def unreachable(self, what: str, why: str) -> Unreachable:
         return Unreachable(one_line(f"{what}: {why}", self.secrets, limit=700))
 
-    def refused(self, response: Response, models: tuple[str, ...] | None = None) -> Unreachable:
-        listed = one_line(f"; the server lists {', '.join(models)}", self.secrets) if models else ""
+    def refused(self, response: Response, way_out: str = "", what: str = "") -> Unreachable:
+        """`way_out`: what to do about it, where more is known than the status tells."""
         why = refusal(
             response.status,
             self.words(response),
             location=response.headers.get("location"),
             key_hint=f"set the variable named by api_key_env ({self.target.api_key_env or 'not given'})",
-            name_hint=f"check base_url, endpoint and model{listed}",
+            way_out=way_out,
         )
-        return self.unreachable(response.what, why)
+        return self.unreachable(what or response.what, why)
 
     def masked(self, plain: Any) -> Any:
         """JSON-able `plain` with every text in it fit to be shown and kept."""

@@ -1,37 +1,40 @@
 """A look at the target before any load: is it there, does it take our key and our body, does it stream?
 
-Two requests at most: GET /v1/models, then one probe of four tokens; and two of one token where the words of
-prompts are to be calibrated. No load ever goes this way.
+First what may end it: the list of models, then a probe of a few tokens, repeated where its terms are refused.
+Then what is good to know: pages that tell which server it is, which need no work of it, and requests of one
+token each. No load ever goes this way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any
 
 import msgspec
 
-from loadgen.client.answer import misfit
-from loadgen.client.dialects import Wish
+from loadgen.backends import OF_IDS
+from loadgen.client import kind
 from loadgen.client.inquiry import Inquiry, Response, inquire
-from loadgen.client.request import body
-from loadgen.client.stream import Stream
+from loadgen.client.kind import Kind, Listed
+from loadgen.client.look import IDS, PROBE_TOKENS, Look, facts
+from loadgen.client.probe import PAGE_S, Asking, Probe, Seen
 from loadgen.client.unreachable import Unreachable
-from loadgen.client.word_tokens import UncountedError, calibrate, mean_of_words
+from loadgen.client.word_tokens import calibrate, mean_of_words
+from loadgen.faults import hint
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError, Target, Timeouts
 from loadgen.terms import AS_ASKED, Terms
+from loadgen.traits import Trait
 from loadgen.workload.words import WordTokens
 
 __all__ = ["Preflight", "Unreachable", "preflight", "preflighted", "wait_ready"]
 
-PROBE_PROMPT = "Count from one to ten."
-PROBE_TOKENS = 4
-PATIENCE_S = 60.0  # four tokens that take longer are no use to a person who waits for the run to start
+PATIENCE_S = 60.0  # a few tokens that take longer are no use to a person who waits for the run to start
+LIST_S = 10.0
 POLL_S = 5.0
-BUSY = (429, 503)
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Preflight:
 
     model: the one to ask for. models: the listed ones, None without a list. server: its Server header.
     facts: plain JSON for run.json. notes: what a user should know, one line each. calibration: what its count
-    of words says, None where it was not asked or does not count.
+    of words says, None where it was not asked or does not count. target: as the run will ask it; None is as
+    it was.
     """
 
     model: str | None
@@ -50,6 +54,9 @@ class Preflight:
     notes: tuple[str, ...]
     calibration: WordTokens | None = None
     terms: Terms = AS_ASKED
+    target: Target | None = None
+    traits: tuple[Trait, ...] = ()
+    requests: int = 0
 
 
 async def preflight(
@@ -59,65 +66,251 @@ async def preflight(
     *,
     ignore_eos: bool,
     mean_of_words: float | None = None,
+    askings: Sequence[Asking] = (Asking(),),
 ) -> Preflight:
-    """Look at the model list, then send one small streaming request shaped as the load's will be.
+    """Look at the model list, then send small streaming requests shaped as the load's will be.
 
     `mean_of_words`: the mean tokens of the load's prompts of words; where given, the server is asked how many
-    tokens its words make.
+    tokens its words make. `askings`: how each class of the load asks.
 
     Raises Unreachable when the target cannot be reached or refuses us, ScenarioError when the scenario leaves
     open which of several models is meant. A target that is merely busy (429, 503) is noted.
     """
-    limit_s = min(timeouts.first_token_s, PATIENCE_S)
-    notes = ["insecure: the server's certificate is not checked"] if target.insecure else []
-    async with inquire(target, api_key, timeouts.connect_s) as inquiry:
-        models = _models(inquiry, await inquiry.ask("GET", "/v1/models", limit_s), notes)
-        model = _model(inquiry, models, notes)
-        probe = _Probe(inquiry, model, limit_s, ignore_eos=ignore_eos)
-        response, stream = await probe.ask(PROBE_PROMPT, PROBE_TOKENS)
-        if _is_busy(response, stream):
-            words = stream.error[1] if stream.error else inquiry.words(response)
-            notes.append(f"busy at preflight ({response.status}): {words}")
-        else:
-            _judge(inquiry, response, stream, models)
-            notes += _remarks(response, stream, ignore_eos=ignore_eos)
-        calibration = None
-        if mean_of_words is not None:
-            calibration, note = await calibrate(probe.count, mean_of_words, token_hex(8))
-            notes.append(note)
-    facts = inquiry.masked({"model": model, "models": models} | _facts(response, stream))
-    return Preflight(model, models, facts["server"], facts, tuple(inquiry.masked(notes)), calibration)
+    first, *more = target.each()
+    async with inquire(first, api_key, timeouts.connect_s) as inquiry:
+        sight = _Sight(inquiry, target, timeouts, bool(api_key), ignore_eos=ignore_eos)
+        await sight.begin(askings)
+        notes = await sight.rest(mean_of_words)
+        others = await asyncio.gather(*(_differs(one, api_key, timeouts, sight) for one in more))
+        look = sight.look([words for words in others if words])
+        notes = [*sight.notes, *look.notes(), *notes]
+        traits = tuple(msgspec.convert(inquiry.masked(msgspec.to_builtins(t)), Trait) for t in look.traits())
+        return Preflight(
+            model=look.model,
+            models=None if look.models is None else tuple(model.id for model in look.models),
+            server=inquiry.masked(look.seen.response.headers.get("server")),
+            facts=_kept(inquiry, look),
+            notes=tuple(inquiry.masked(notes)),
+            calibration=look.calibration,
+            terms=look.terms,
+            target=target.model_copy(update={"endpoint": look.target.endpoint}),
+            traits=traits,
+            requests=inquiry.asked,
+        )
 
 
-class _Probe:
-    """Small requests shaped as the load's."""
+def _kept(inquiry: Inquiry, look: Look) -> dict[str, Any]:
+    models = None if look.models is None else [model.id for model in look.models]
+    traits = [msgspec.to_builtins(trait) for trait in look.traits()]
+    told = {"model": look.model, "models": models} | facts(look)
+    found: dict[str, Any] = inquiry.masked(told | {"requests": inquiry.asked, "traits": traits})
+    return found
 
-    def __init__(self, inquiry: Inquiry, model: str | None, limit_s: float, *, ignore_eos: bool) -> None:
+
+class _Sight:
+    """A look that is being taken at one server."""
+
+    def __init__(
+        self, inquiry: Inquiry, target: Target, timeouts: Timeouts, has_key: bool, *, ignore_eos: bool
+    ) -> None:
         self._inquiry = inquiry
-        self._model = model
-        self._limit_s = limit_s
+        self._target = target
+        self._has_key = has_key
         self._ignore_eos = ignore_eos
+        self._limit_s = min(timeouts.first_token_s, PATIENCE_S)
+        self._probe = Probe(inquiry, self._limit_s, ignore_eos=ignore_eos)
+        self._prompt = f"{token_hex(4)}: is the sea wet? Say yes or no, in one word and no more."
+        self.notes: list[str] = []
 
-    async def ask(self, prompt: str, output_tokens: int) -> tuple[Response, Stream]:
-        """The response, and what the load's own reader would see in it. Raises Unreachable."""
-        target = self._inquiry.target
-        wish = Wish(self._model, prompt, output_tokens, self._ignore_eos)
-        asked = body(target, AS_ASKED, wish)
-        response = await self._inquiry.ask("POST", target.endpoint, self._limit_s, asked)
-        return response, _stream(response)
+    async def begin(self, askings: Sequence[Asking]) -> None:
+        """What may end it. Raises Unreachable or ScenarioError."""
+        self._listing = await self._inquiry.ask("GET", "/v1/models", min(self._limit_s, LIST_S))
+        self.models = self._listed()
+        self._model = self._picked(askings)
+        self._asking, *more = _distinct(askings, self._model)
+        self._seen = await self._probe.settle(self._asking, self._prompt, PROBE_TOKENS)
+        if self._seen.is_busy:
+            words = self._inquiry.masked(self._seen.words)
+            self.notes.append(f"busy at preflight ({self._seen.response.status}): {words}")
+            return
+        await self._judge(self._seen, self._asking)
+        for asking in more:
+            seen = await self._probe.settle(asking, self._prompt, 1)
+            if not seen.is_busy:
+                await self._judge(seen, asking)
 
-    async def count(self, prompt: str) -> int:
-        """Its tokens as the server counts them. Raises UncountedError."""
+    async def rest(self, mean_of_words: float | None) -> list[str]:
+        """What is good to know; notes about it."""
+        self.name = kind.named(self.models or (), self._listing.headers)
+        self._endpoints, self._metrics, self._pages, notes = await asyncio.gather(
+            self._probe.look_for_endpoints(
+                [] if self._seen.is_busy else [self._probe.target.dialect], kind.apis_of(self.name)
+            ),
+            self._page("/metrics") if self._target.metrics == "auto" else _nothing(),
+            self._told(),
+            self._small(mean_of_words),
+        )
+        return notes
+
+    async def _small(self, mean_of_words: float | None) -> list[str]:
+        """One after another, so that no bounded queue refuses them."""
+        self._again = self._ids = self._calibration = None
+        if not self._seen.is_busy:
+            self._again = await self._asked(self._prompt)
+            if self._probe.target.dialect in OF_IDS:
+                self._ids = await self._asked(IDS)
+        if mean_of_words is None:
+            return []
+        self._calibration, note = await calibrate(
+            lambda prompt: self._probe.count(self._asking, prompt), mean_of_words, token_hex(8)
+        )
+        return [note]
+
+    async def _asked(self, prompt: Any) -> Seen | None:
         try:
-            response, stream = await self.ask(prompt, 1)
-        except Unreachable as trouble:
-            raise UncountedError(str(trouble)) from None
-        if response.status != 200 or stream.error is not None:
-            words = stream.error[1] if stream.error else self._inquiry.words(response)
-            raise UncountedError(f"the server answered {response.status}: {words}")
-        if stream.usage is None or stream.usage.prompt_tokens is None:
-            raise UncountedError("the server does not say how many tokens a prompt has")
-        return stream.usage.prompt_tokens
+            return await self._probe.ask(self._asking, prompt, 1)
+        except Unreachable:
+            return None
+
+    async def _told(self) -> dict[str, bytes]:
+        paths = kind.pages_of(self.name)
+        pages = await asyncio.gather(*map(self._page, paths))
+        told = zip(paths, pages, strict=True)
+        return {path: page.body for path, page in told if page is not None and page.status == 200}
+
+    async def _page(self, path: str) -> Response | None:
+        try:
+            return await self._inquiry.ask("GET", path, PAGE_S)
+        except Unreachable:
+            return None
+
+    def look(self, others: Sequence[str]) -> Look:
+        metrics = self._metrics
+        by_metrics = kind.by_metrics(metrics.body) if metrics and metrics.status == 200 else None
+        name = self.name or by_metrics or self._by_refusal()
+        return Look(
+            target=self._probe.target.model_copy(update={"more_urls": self._target.more_urls}),
+            has_key=self._has_key,
+            ignore_eos=self._ignore_eos,
+            listing=self._listing,
+            models=self.models,
+            model=self._model,
+            seen=self._seen,
+            prompt=self._prompt,
+            terms=self._probe.terms,
+            refused=self._probe.refused,
+            again=self._again,
+            ids=self._ids,
+            endpoints=self._endpoints,
+            metrics=metrics,
+            kind=self._kind(name),
+            calibration=self._calibration,
+            others=others,
+        )
+
+    def _kind(self, name: str | None) -> Kind:
+        return kind.kind(name, self._pages, self.models or (), self._model)
+
+    def _by_refusal(self) -> str | None:
+        return kind.TRANSFORMERS if self._probe.terms.forced else None
+
+    # --- what may end it ------------------------------------------------------------------------------------
+
+    def _listed(self) -> tuple[Listed, ...] | None:
+        """The listed models; None with a note where there is no list. Only a refused key is fatal here."""
+        response = self._listing
+        if response.status == 401:
+            raise self._inquiry.refused(response)
+        models = kind.listed(response.body) if response.status == 200 else None
+        if models is None:
+            said = self._inquiry.words(response)
+            self.notes.append(f"no list of models: {response.what} answered {response.status}: {said}")
+        return models
+
+    def _picked(self, askings: Sequence[Asking]) -> str | None:
+        if self._target.model is not None:
+            return self._target.model
+        ids = [model.id for model in self.models or ()]
+        if len(ids) > 1 and not all(asking.model for asking in askings):
+            several = self._inquiry.masked(", ".join(ids))
+            raise ScenarioError(f"target.model: the server has several models, name one of {several}")
+        return ids[0] if len(ids) == 1 else None
+
+    async def _judge(self, seen: Seen, asking: Asking) -> None:
+        """Raise Unreachable if the load would meet nothing but trouble."""
+        response, stream, inquiry = seen.response, seen.stream, self._inquiry
+        what = response.what + (f" for class {asking.name}" if asking.name else "")
+        if response.status != 200:
+            raise inquiry.refused(response, await self._way_out(seen, asking), what)
+        why = None
+        if stream.error is not None:
+            why = f"an error where tokens were due: {stream.error[1]}"
+        elif stream.first_event_us is None and response.body:
+            got = (
+                self._probe.misfit(response)
+                or f"no event in {response.headers.get('content-type', 'an untyped body')}"
+            )
+            why = f"{got}: {inquiry.words(response)}; is base_url the API's, and no proxy in between?"
+        elif response.end == "lost":
+            why = "the connection was lost in the midst of the answer; the server's log may say why"
+        elif response.end == "cut" and not stream.events:
+            limit = f"timeouts.first_token, at most {PATIENCE_S:g} s"
+            why = f"the answer began, but no token came in time ({limit})"
+        if why is not None:
+            raise inquiry.unreachable(what, why)
+
+    async def _way_out(self, seen: Seen, asking: Asking) -> str:
+        """What else there is, where a model or a path is not."""
+        ids = [model.id for model in self.models or ()]
+        if asking.model and ids and asking.model not in ids:
+            return f"it does not list the model {asking.model}{hint(asking.model, ids)}"
+        if seen.response.status not in (404, 405, 501):
+            return ""
+        found = await self._probe.look_for_endpoints()
+        there = ", ".join(name for name, is_there in found.items() if is_there)
+        models = f"; the server lists {', '.join(ids)}" if ids else ""
+        return f"of the APIs we know it has {there or 'none'}{models}"
+
+
+def _distinct(askings: Sequence[Asking], model: str | None) -> list[Asking]:
+    """Each way to ask once, with its model."""
+    found: list[Asking] = []
+    for asking in askings:
+        asking = replace(asking, model=asking.model or model)
+        if not any(replace(one, name=asking.name) == asking for one in found):
+            found.append(asking)
+    return found
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def _differs(target: Target, api_key: str | None, timeouts: Timeouts, first: _Sight) -> str | None:
+    """In what a further server is not as the first. Raises Unreachable."""
+    async with inquire(target, api_key, timeouts.connect_s) as inquiry:
+        response = await inquiry.ask("GET", "/v1/models", LIST_S)
+        if response.status == 401:
+            raise inquiry.refused(response)
+        models = kind.listed(response.body) if response.status == 200 else None
+        ids, of_first = ({model.id for model in found or ()} for found in (models, first.models))
+        if ids != of_first:
+            return f"{target.base_url} lists {', '.join(sorted(ids)) or 'no models'}"
+        name = kind.named(models or (), response.headers)
+        return None if name == first.name else f"{target.base_url} is {name or 'of another kind'}"
+
+
+def _askings(scenario: Scenario) -> list[Asking]:
+    return [
+        Asking(
+            name,
+            manners.model,
+            manners.extra_body,
+            manners.priority or 0,
+            None if manners.deadline_s is None else round(manners.deadline_s * 1000),
+        )
+        for name, manners in scenario.load.mixture.items()
+    ]
 
 
 async def preflighted(
@@ -137,7 +330,12 @@ async def preflighted(
     if not looks:
         return None
     words, ignore_eos = mean_of_words(plan), scenario.load.ignore_eos
-    return await preflight(target, api_key, scenario.timeouts, ignore_eos=ignore_eos, mean_of_words=words)
+    return await preflight(
+        *(target, api_key, scenario.timeouts),
+        ignore_eos=ignore_eos,
+        mean_of_words=words,
+        askings=_askings(scenario),
+    )
 
 
 async def wait_ready(target: Target, api_key: str | None, limit_s: float, connect_s: float = POLL_S) -> None:
@@ -164,117 +362,3 @@ async def wait_ready(target: Target, api_key: str | None, limit_s: float, connec
                 pause_s = min(2 * pause_s, 1.0)
     except TimeoutError:
         raise Unreachable(f"not ready within {limit_s:g} s; at the last try {last}") from None
-
-
-def _models(inquiry: Inquiry, response: Response, notes: list[str]) -> tuple[str, ...] | None:
-    """The listed models; None with a note where there is no list. Only a refused key is fatal here."""
-    if response.status == 401:
-        raise inquiry.refused(response)
-    try:
-        listed = msgspec.json.decode(response.body, type=_Listing) if response.status == 200 else None
-    except (msgspec.DecodeError, RecursionError):
-        listed = None
-    if listed is None:
-        notes.append(
-            f"no list of models: {response.what} answered {response.status}: {inquiry.words(response)}"
-        )
-        return None
-    return tuple(model.id for model in listed.data)
-
-
-class _Listed(msgspec.Struct):
-    id: str
-
-
-class _Listing(msgspec.Struct):
-    data: list[_Listed]
-
-
-def _model(inquiry: Inquiry, models: tuple[str, ...] | None, notes: list[str]) -> str | None:
-    named, listed = inquiry.target.model, inquiry.masked(", ".join(models or ()))
-    if named is not None:
-        if models and named not in models:
-            notes.append(f"the server does not list the model {named}; it lists {listed}")
-        return named
-    if models and len(models) > 1:
-        raise ScenarioError(f"target.model: the server has several models, name one of {listed}")
-    if not models:
-        notes.append("no model is named and the server lists none: requests go without one")
-        return None
-    return models[0]
-
-
-def _stream(response: Response) -> Stream:
-    """The body as the load's own reader sees it; nothing where it would not read it as a stream."""
-    stream = Stream()
-    if response.status == 200 and _misfit(response) is None:
-        stream.feed(response.body, 0)
-        stream.end(0)
-    return stream
-
-
-def _misfit(response: Response) -> str | None:
-    headers = response.headers
-    return misfit(headers.get("content-type", ""), headers.get("content-encoding", ""))
-
-
-def _is_busy(response: Response, stream: Stream) -> bool:
-    return response.status in BUSY or (stream.error is not None and stream.error[0] in BUSY)
-
-
-def _judge(inquiry: Inquiry, response: Response, stream: Stream, models: tuple[str, ...] | None) -> None:
-    """Raise Unreachable if the load would meet nothing but trouble."""
-    if response.status != 200:
-        raise inquiry.refused(response, models)
-    why = None
-    if stream.error is not None:
-        why = f"an error where tokens were due: {stream.error[1]}"
-    elif stream.first_event_us is None and response.body:
-        got = _misfit(response) or f"no event in {response.headers.get('content-type', 'an untyped body')}"
-        why = f"{got}: {inquiry.words(response)}; is base_url the API's, and no proxy in between?"
-    elif response.end == "lost":
-        why = "the connection was lost in the midst of the answer; the server's log may say why"
-    elif response.end == "cut" and not stream.events:
-        why = f"the answer began, but no token came in time (timeouts.first_token, at most {PATIENCE_S:g} s)"
-    if why is not None:
-        raise inquiry.unreachable(response.what, why)
-
-
-def _remarks(response: Response, stream: Stream, *, ignore_eos: bool) -> list[str]:
-    """What the figures of a load will suffer from, if the probe is like the rest."""
-    tokens, _ = stream.output_tokens()
-    content_type = response.headers.get("content-type", "none")
-    is_whole = response.end == "whole"
-    found = {
-        f"the stream's content type is {content_type}, not text/event-stream": not _is_event_stream(response),
-        f"no token in the stream of the probe (usage says {stream.usage_tokens})": not stream.events,
-        "the stream of the probe had no end in sight": not is_whole,
-        "no usage in the stream: output tokens will be counted by its events": (
-            is_whole and stream.usage_tokens is None
-        ),
-        "the stream ended with neither a finish reason nor [DONE]: every such answer counts as broken": (
-            is_whole and stream.finish_reason is None and not stream.done
-        ),
-        f"asked for {PROBE_TOKENS} tokens with ignore_eos, got {tokens}: the server ends answers early": (
-            ignore_eos and stream.finish_reason == "stop" and tokens < PROBE_TOKENS
-        ),
-    }
-    return [remark for remark, is_so in found.items() if is_so]
-
-
-def _is_event_stream(response: Response) -> bool:
-    return bool(response.headers.get("content-type", "").startswith("text/event-stream"))
-
-
-def _facts(response: Response, stream: Stream) -> dict[str, Any]:
-    usage = stream.usage
-    return {
-        "server": response.headers.get("server"),
-        "status": response.status,
-        "streams": _is_event_stream(response) and stream.events > 0,
-        "usage_given": usage is not None,
-        "finish_reason": stream.finish_reason,
-        "prompt_tokens": usage and usage.prompt_tokens,
-        "asked_output_tokens": PROBE_TOKENS,
-        "output_tokens": usage and usage.completion_tokens,
-    }

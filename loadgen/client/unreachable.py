@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import socket
 import ssl
@@ -13,6 +12,7 @@ import msgspec
 
 from loadgen.client.address import Address
 from loadgen.client.secrets import Secrets
+from loadgen.client.stranger import is_plain_http, is_tls, stranger
 from loadgen.client.tunnel import RefusedError
 
 
@@ -70,7 +70,7 @@ _SLOW_PROXY = "is the proxy one, and can it reach the server?"
 _ANY_BODY = "extra_body in target changes what is sent, and a null there removes a key"
 
 
-def refusal(status: int, words: str, *, location: str | None, key_hint: str, name_hint: str) -> str:
+def refusal(status: int, words: str, *, location: str | None, key_hint: str, way_out: str) -> str:
     """A status other than 200 in words, with what to do about it. `words` are the server's own."""
     said = f"({status}): {words}" if words.strip() else f"({status}, without a word)"
     if 300 <= status < 400:
@@ -79,11 +79,12 @@ def refusal(status: int, words: str, *, location: str | None, key_hint: str, nam
         return f"the proxy refused us {said}; {PROXY_HINT}"
     if status in (401, 403):
         return f"the server refused the key {said}; {key_hint}"
-    if status == 404:
-        return f"the server knows no such path or model {said}; {name_hint}"
+    if status in (404, 405):
+        todo = way_out or "check base_url, endpoint and model"
+        return f"the server knows no such path or model {said}; {todo}"
     if status >= 500:
         return f"the server failed {said}; its log may say why"
-    hint = next((hint for name, hint in _HINTS if name in words.lower()), _ANY_BODY)
+    hint = way_out or next((hint for name, hint in _HINTS if name in words.lower()), _ANY_BODY)
     return f"the server refused the request {said}; {hint}"
 
 
@@ -92,37 +93,61 @@ def refusal(status: int, words: str, *, location: str | None, key_hint: str, nam
 
 async def connection_trouble(error: Exception, address: Address) -> str:
     """Why there was no HTTP answer: `error` and its causes, told apart by what a user can do about them."""
+    causes = list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLCertVerificationError):
+            return await _no_tls(cause, address)
+        if told := _told(cause, address):
+            return told
+    return await _no_http(causes, address)
+
+
+def _told(cause: BaseException, address: Address) -> str | None:
+    """What one cause alone tells."""
     import httpx
 
     host, port = address.dialled
-    causes = list(_causes(error))
-    for cause in causes:
-        match cause:
-            case RefusedError() | httpx.ProxyError():
-                return f"no way through the proxy ({cause}); {PROXY_HINT}"
-            case FileNotFoundError() | ConnectionRefusedError() if address.unix_socket:
-                return f"nothing listens there ({cause.strerror}); is the server up?"
-            case socket.gaierror():
-                return f"the host name {host} does not resolve ({cause.strerror})"
-            case ConnectionRefusedError():
-                return f"connection refused: nothing listens on port {port} of {host}; is the server up?"
-            case ssl.SSLCertVerificationError():
-                distrust = f"its certificate is not trusted ({cause.verify_message})"
-                return f"{distrust}; name the authority in ca_file, or set insecure: true"
-            case TimeoutError():
-                why = "a wrong host, a firewall, or https:// to a plain port?"
-                return f"no connection in time; {_SLOW_PROXY if address.is_tunnelled else why}"
-            case ssl.SSLError():
-                return f"no TLS ({cause.reason}); if the server speaks plain HTTP, write http:// in base_url"
-    if not address.tls and not address.way and await _speaks_tls(host, port):
+    match cause:
+        case RefusedError() | httpx.ProxyError():
+            return f"no way through the proxy ({cause}); {PROXY_HINT}"
+        case FileNotFoundError() | ConnectionRefusedError() if address.unix_socket:
+            return f"nothing listens there ({cause.strerror}); is the server up?"
+        case socket.gaierror():
+            return f"the host name {host} does not resolve ({cause.strerror})"
+        case ConnectionRefusedError():
+            return f"connection refused: nothing listens on port {port} of {host}; is the server up?"
+        case ssl.SSLCertVerificationError():
+            distrust = f"its certificate is not trusted ({cause.verify_message})"
+            return f"{distrust}; name the authority in ca_file, or set insecure: true"
+        case TimeoutError():
+            why = "a wrong host, a firewall, or https:// to a plain port?"
+            return f"no connection in time; {_SLOW_PROXY if address.is_tunnelled else why}"
+    return None
+
+
+async def _no_tls(error: ssl.SSLError, address: Address) -> str:
+    if not address.way and await is_plain_http(*address.dialled):
+        return "the server speaks plain HTTP and was asked with TLS; write http:// in base_url"
+    why = await who(address) or "if the server speaks plain HTTP, write http:// in base_url"
+    return f"no TLS ({error.reason}); {why}"
+
+
+async def _no_http(causes: list[BaseException], address: Address) -> str:
+    """Of a connection that stood, and brought no answer in HTTP/1.1."""
+    if not address.tls and not address.way and await is_tls(*address.dialled):
         return "the server speaks TLS and was asked in plain HTTP; write https:// in base_url"
+    if not address.tls and (what := await who(address)):
+        return what
     if any("illegal" in str(cause) for cause in causes):
-        return "what answers is not HTTP/1.1; a gRPC port, or another service?"
-    told = next((str(cause) for cause in reversed(causes) if str(cause)), type(error).__name__)
-    who = "a gRPC port, or a server that crashes?"
-    if address.tls:
-        who = f"a server that wants a certificate of ours (cert_file), {who}"
-    return f"the connection failed before any answer ({told}); {who}"
+        return "what answers is not HTTP/1.1; is it another service's port?"
+    told = next((str(cause) for cause in reversed(causes) if str(cause)), type(causes[0]).__name__)
+    wants = "a server that wants a certificate of ours (cert_file), or one" if address.tls else "a server"
+    return f"the connection failed before any answer ({told}); {wants} that crashes?"
+
+
+async def who(address: Address) -> str | None:
+    """Who listens there, if it is a stranger to HTTP/1.1 that can be told."""
+    return None if address.way else await stranger(*address.dialled)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -133,17 +158,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             yield from _causes(one)
     elif cause := error.__cause__ or error.__context__:
         yield from _causes(cause)
-
-
-async def _speaks_tls(host: str, port: int) -> bool:
-    """Whether a TLS handshake succeeds there, whatever the certificate."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        async with asyncio.timeout(3):
-            _, writer = await asyncio.open_connection(host, port, ssl=context)
-    except (OSError, TimeoutError):
-        return False
-    writer.transport.abort()
-    return True

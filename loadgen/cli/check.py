@@ -1,0 +1,120 @@
+"""`loadgen check`: what a server can do, and what a run will do where it cannot."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loadgen.cli import options
+
+if TYPE_CHECKING:
+    from loadgen.client.preflight import Preflight
+    from loadgen.scenario import Scenario, Target
+
+URL = re.compile(r"https?://", re.IGNORECASE)
+A_LOAD = {"request_rate": "1", "num_prompts": 1}  # none is sent, but a scenario has one
+
+
+def check(
+    ctx: typer.Context,
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="[SCENARIO|URL]", help="A scenario with a target, or a server's URL."),
+    ] = None,
+    base_url: options.BaseUrl = None,
+    balance: options.Balance = None,
+    model: options.Model = None,
+    backend: options.Backend = None,
+    endpoint: options.Endpoint = None,
+    api_key_env: options.ApiKeyEnv = None,
+    metrics: options.Metrics = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE, sent with every request; repeatable.")
+    ] = None,
+    extra_body: Annotated[
+        str | None, typer.Option(help="JSON object merged into every request body.")
+    ] = None,
+    ca_file: Annotated[
+        str | None, typer.Option(help="PEM file of the authority that signed the server.")
+    ] = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure", help="Do not verify the certificate.")
+    ] = None,
+    cert_file: Annotated[
+        str | None, typer.Option(help="PEM file of our own certificate, where the server wants one.")
+    ] = None,
+    key_file: Annotated[
+        str | None, typer.Option(help="PEM file of its key, where --cert-file does not hold it.")
+    ] = None,
+    unix_socket: Annotated[
+        str | None, typer.Option(help="Connect to this socket rather than to the base URL's host.")
+    ] = None,
+    proxy: Annotated[
+        str | None,
+        typer.Option(help="http://HOST:PORT to go through; none overrides HTTP_PROXY and HTTPS_PROXY."),
+    ] = None,
+    ignore_eos: options.IgnoreEos = None,
+    timeout_connect: Annotated[
+        str | None, typer.Option(help="Longest wait for a connection. Default 10s.")
+    ] = None,
+    timeout_first_token: Annotated[
+        str | None, typer.Option(help="Longest wait for the first token. Default 5m, and 1m at most here.")
+    ] = None,
+    wait_ready: Annotated[
+        str | None, typer.Option(help="Wait at most so long for the server to be ready, such as 10m.")
+    ] = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Look at a server as every run does first: what it can do, and what a run does where it cannot.
+
+    loadgen check http://127.0.0.1:8000 sends a few small requests, and no load.
+    """
+    from loadgen.cli.firing import run_async
+    from loadgen.cli.words import Words
+    from loadgen.report.check_view import table
+    from loadgen.report.terminal import print_tables
+
+    words = Words(as_json, quiet)
+    asked = _asked(scenario, ctx.params)
+    target, found = run_async(_looked_at(asked, ctx.params["wait_ready"]))
+    document = {"base_urls": target.urls, **found.facts, "notes": found.notes}
+    words.show(partial(print_tables, [table(target.urls, found.traits, found.requests)]), document)
+
+
+def _asked(scenario: str | None, params: dict[str, Any]) -> Scenario:
+    """Raises ScenarioError where no server is named."""
+    from loadgen.cli.flags import overlay
+    from loadgen.scenario import ScenarioError
+
+    if scenario is not None and URL.match(scenario):
+        if params["base_url"]:
+            raise ScenarioError(f"{scenario}: --base-url names a server too: give one of them")
+        params, scenario = {**params, "base_url": [scenario]}, None
+    if scenario is None:
+        params = {**params, **A_LOAD}
+    asked = overlay(scenario, params)
+    if asked.target is None:
+        says = "it has no target" if scenario else "no server is named"
+        raise ScenarioError(
+            f"{scenario or 'command line'}: {says}: give the URL, or a scenario with a target"
+        )
+    return asked
+
+
+async def _looked_at(asked: Scenario, wait_ready: str | None) -> tuple[Target, Preflight]:
+    from loadgen.cli.flags import api_key, positive_s
+    from loadgen.cli.proxies import proxied
+    from loadgen.client.preflight import preflighted
+    from loadgen.workload import draw
+
+    assert asked.target is not None
+    target = proxied(asked.target)
+    wait_ready_s = positive_s("--wait-ready", wait_ready)
+    key = api_key(target.api_key_env)
+    found = await preflighted(asked, draw(asked), target, key, wait_ready_s=wait_ready_s)
+    assert found is not None
+    return target, found

@@ -1,0 +1,335 @@
+"""What a look at a server found, as Traits: what was seen of each thing that a run depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+from loadgen.backends import OF_IDS, DialectName
+from loadgen.client.dialects import dialect
+from loadgen.client.inquiry import Response
+from loadgen.client.kind import Kind, Listed
+from loadgen.client.probe import Seen
+from loadgen.faults import hint
+from loadgen.scenario import Target
+from loadgen.terms import Terms
+from loadgen.traits import Trait
+from loadgen.workload.words import WordTokens
+
+PROBE_TOKENS = 16
+IDS = list(range(5, 13))  # a prompt of eight token ids, which every vocabulary has
+REQUEST_ID = "preflight"
+AT_ONCE_US = 250  # tokens that follow each other faster came in one piece
+WAIT_US = 20_000  # an answer that is all there sooner tells nothing of that
+NOT_DONE = "not asked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """All that was seen. `again`: the probe once more; `ids`: a prompt of token ids; None where not asked.
+
+    `refused`: why each key was left out or named otherwise. `prompt`: the probe's.
+    """
+
+    target: Target
+    has_key: bool
+    ignore_eos: bool
+    listing: Response
+    models: tuple[Listed, ...] | None
+    model: str | None
+    seen: Seen
+    prompt: str
+    terms: Terms
+    refused: dict[str, str] = field(default_factory=dict)
+    again: Seen | None = None
+    ids: Seen | None = None
+    endpoints: dict[DialectName, bool] = field(default_factory=dict)
+    metrics: Response | None = None
+    kind: Kind = field(default_factory=Kind)
+    calibration: WordTokens | None = None
+    uncounted: str = NOT_DONE
+    others: Sequence[str] = ()
+
+    def traits(self) -> tuple[Trait, ...]:
+        return (
+            self._reachable(), self._tls(), self._key(), self._model(), self._endpoint(), self._streaming(),
+            self._usage(), *self._refusals(), self._length(), self._exact(), self._ids(), self._words(),
+            self._echo(), self._cache(), self._request_id(), self._server(), self._metrics(),
+            self._context(), *self._alike(),
+        )  # fmt: skip
+
+    def notes(self) -> Iterator[str]:
+        """What a run says of it: each no that changes something. Of metrics the report says more."""
+        for trait in self.traits():
+            if trait.has is False and trait.instead and trait.name != "metrics":
+                yield f"{trait.says}: {trait.instead}"
+
+    # --- the way there --------------------------------------------------------------------------------------
+
+    def _reachable(self) -> Trait:
+        listing = self.listing
+        took = f" in {listing.reads[-1][0] / 1000:.3g} ms" if listing.reads else ""
+        return Trait(name="reachable", has=True, says=f"{listing.what} answered {listing.status}{took}")
+
+    def _tls(self) -> Trait:
+        if not self.target.base_url.startswith("https:"):
+            return Trait(name="TLS", has=None, says="plain HTTP")
+        if self.target.insecure:
+            return Trait(
+                name="TLS", has=False, says="insecure", instead="the server's certificate is not checked"
+            )
+        return Trait(name="TLS", has=True, says="the certificate is trusted")
+
+    def _key(self) -> Trait:
+        if self.has_key:
+            return Trait(name="key", has=True, says="taken")
+        return Trait(name="key", has=None, says="none was given, and none was asked for")
+
+    def _model(self) -> Trait:
+        ids = [model.id for model in self.models or ()]
+        if self.model is None:
+            says, instead = "no model is named and the server lists none", "requests go without one"
+            return Trait(name="model", has=False, says=says, instead=instead)
+        if self.target.model is None:
+            return Trait(name="model", has=True, says=f"{self.model}, the only one")
+        if self.models is None:
+            return Trait(name="model", has=None, says=f"{self.model}; the server has no list")
+        if ids and self.model not in ids:
+            says = f"the server does not list the model {self.model}{hint(self.model, ids)}"
+            return Trait(name="model", has=False, says=says, instead="it is asked for all the same")
+        return Trait(name="model", has=True, says=f"{self.model}, of {len(ids)}")
+
+    def _endpoint(self) -> Trait:
+        there = ", ".join(name for name, is_there in self.endpoints.items() if is_there)
+        absent = ", ".join(name for name, is_there in self.endpoints.items() if not is_there)
+        says = f"it has {there or 'none that is known'}" + (f"; not {absent}" if absent else "")
+        if "endpoint" not in self.refused:
+            return Trait(name="endpoint", has=True, says=f"{self.target.endpoint}; {says}")
+        return Trait(
+            name="endpoint",
+            has=False,
+            says=self.refused["endpoint"],
+            instead=f"{self.target.endpoint} is asked",
+        )
+
+    # --- the stream -----------------------------------------------------------------------------------------
+
+    def _streaming(self) -> Trait:
+        stream, response = self.seen.stream, self.seen.response
+        trait = _Answer("streaming", self.seen)
+        if self.seen.is_busy:
+            return trait.untold("the server was busy")
+        if not stream.events:
+            says = f"no token in the stream of the probe (usage says {stream.usage_tokens})"
+            return trait.no(says, "such an answer has no TTFT")
+        if response.end != "whole":
+            return trait.no("the stream of the probe had no end in sight", "timeouts end such answers")
+        if stream.finish_reason is None and not stream.done and not dialect(self.target.dialect).ends_bare:
+            says = "the stream ended with neither a finish reason nor [DONE]"
+            return trait.no(says, "every such answer counts as broken")
+        if not is_event_stream(response) and not dialect(self.target.dialect).is_lines:
+            content_type = response.headers.get("content-type", "none")
+            says = f"the stream's content type is {content_type}, not text/event-stream"
+            return trait.no(says, "it is read as one")
+        return self._in_pieces(trait)
+
+    def _in_pieces(self, trait: _Answer) -> Trait:
+        stream = self.seen.stream
+        first_us = stream.first_token_us or 0
+        if len(stream.gaps_us) < 2 or first_us + sum(stream.gaps_us) < WAIT_US:
+            return trait.untold(f"{stream.events} token events, too soon to tell if one by one")
+        gap_us = median(stream.gaps_us)
+        if gap_us < AT_ONCE_US:
+            return trait.no(
+                f"all {stream.events} token events came at once after {first_us / 1000:.3g} ms",
+                "TTFT is that of the whole answer, and gaps mean nothing",
+            )
+        return trait.yes(
+            f"{stream.events} token events, the first after {first_us / 1000:.3g} ms, "
+            f"then one each {gap_us / 1000:.3g} ms"
+        )
+
+    def _usage(self) -> Trait:
+        usage = self.seen.stream.usage
+        trait = _Answer("usage", self.seen)
+        if self.seen.is_busy or self.seen.response.end != "whole":
+            return trait.untold("the probe was not answered to its end")
+        if self.seen.stream.usage_tokens is None or usage is None:
+            return trait.no("no usage in the stream", "output tokens will be counted by its events")
+        return trait.yes(f"{usage.prompt_tokens} prompt and {usage.completion_tokens} output tokens")
+
+    def _refusals(self) -> Iterator[Trait]:
+        for key, why in self.refused.items():
+            if key != "endpoint":
+                yield Trait(name=key, has=False, says=why, instead=self._instead(key))
+
+    def _instead(self, key: str) -> str:
+        if key == "max_tokens" and key not in self.terms.without:
+            return f"{self.terms.length} is sent"
+        if key == "ignore_eos" and self.terms.forced:
+            return f"{', '.join(self.terms.forced)} is sent, which does the same"
+        effects = {
+            "ignore_eos": "answers may end early: lengths are what the server gives",
+            "stream_options": "it is left out; usage comes only if the server gives it unasked",
+            "priority": "it is left out: the server knows no priority",
+            "deadline_ms": "it is left out: the server knows no deadline",
+            "max_completion_tokens": "no length is asked for: answers are as long as the server likes",
+        }
+        return effects.get(key, "it is left out")
+
+    # --- lengths and prompts --------------------------------------------------------------------------------
+
+    def _length(self) -> Trait:
+        name = "length key"
+        if self.target.dialect not in ("chat", "completions"):
+            return Trait(name=name, has=True, says=f"as {self.target.dialect} has it")
+        if "max_tokens" in self.terms.without:
+            return Trait(name=name, has=False, says="none is taken")
+        tokens, _ = self.seen.stream.output_tokens()
+        if tokens > PROBE_TOKENS:
+            return Trait(
+                name=name,
+                has=False,
+                says=f"asked for {PROBE_TOKENS} tokens at most, got {tokens}",
+                instead="lengths are what the server gives",
+            )
+        return Trait(name=name, has=True, says=self.terms.length)
+
+    def _exact(self) -> Trait:
+        stream = self.seen.stream
+        trait = _Answer("exact length", self.seen)
+        tokens, _ = stream.output_tokens()
+        if not self.seen.is_well:
+            return trait.untold("the probe was not answered")
+        if tokens >= PROBE_TOKENS:
+            return trait.yes(f"asked for {PROBE_TOKENS} tokens of an answer of one word, got {tokens}")
+        if not self.ignore_eos:
+            return trait.untold("not asked for: answers end where the model ends them")
+        if stream.finish_reason == "stop" and "ignore_eos" not in self.refused:
+            says = f"asked for {PROBE_TOKENS} tokens with ignore_eos, got {tokens}"
+            return trait.no(says, "the server ends answers early")
+        return trait.untold(f"asked for {PROBE_TOKENS} tokens, got {tokens}")
+
+    def _ids(self) -> Trait:
+        if self.target.dialect not in OF_IDS:
+            return Trait(name="token ids", has=None, says=f"{NOT_DONE}: prompts are messages or text here")
+        trait = _Answer("token ids", self.ids)
+        if self.ids is None:
+            return trait.untold(NOT_DONE)
+        if not self.ids.is_well:
+            return trait.no(f"a prompt of ids is refused ({self.ids.response.status}): {self.ids.words}")
+        usage = self.ids.stream.usage
+        counted = usage.prompt_tokens if usage else None
+        return trait.yes(f"{len(IDS)} ids were counted as {'?' if counted is None else counted} tokens")
+
+    def _words(self) -> Trait:
+        words = self.calibration
+        if words is None:
+            return Trait(name="tokens a word", has=None, says=self.uncounted)
+        says = f"{words.per_word:.3g} tokens a word, and {round(words.overhead)} around a prompt"
+        return Trait(name="tokens a word", has=True, says=says)
+
+    def _echo(self) -> Trait:
+        trait = _Answer("prompt echoed", self.seen)
+        said = "".join(self.seen.stream.texts or ())
+        if not said:
+            return trait.untold("no text to tell by")
+        if said.lstrip().startswith(self.prompt[:24]):
+            return trait.yes("answers begin with the prompt: its tokens may be counted too")
+        return trait.no("answers do not begin with the prompt")
+
+    def _cache(self) -> Trait:
+        trait = _Answer("prefix cache", self.again)
+        usage = None if self.again is None else self.again.stream.usage
+        details = None if usage is None else usage.prompt_tokens_details
+        if usage is None or details is None or details.cached_tokens is None:
+            return trait.untold("usage does not tell of cached tokens")
+        cached = f"{details.cached_tokens} of {usage.prompt_tokens} tokens of a repeated prompt were cached"
+        return trait.yes(cached) if details.cached_tokens else trait.no(cached)
+
+    def _request_id(self) -> Trait:
+        got = self.seen.response.headers.get("x-request-id")
+        trait = _Answer("request id", self.seen)
+        if got == REQUEST_ID:
+            return trait.yes("X-Request-ID comes back: the server's log has ours")
+        return trait.no(f"X-Request-ID does not come back{', the server has its own' if got else ''}")
+
+    # --- the server -----------------------------------------------------------------------------------------
+
+    def _server(self) -> Trait:
+        kind, header = self.kind, self.seen.response.headers.get("server")
+        if kind.name is None:
+            says = f"it does not tell; its Server header is {header or 'absent'}"
+            return Trait(name="server", has=None, says=says)
+        return Trait(name="server", has=True, says=f"{kind.name} {kind.version or 'of a version untold'}")
+
+    def _metrics(self) -> Trait:
+        if self.metrics is None:
+            return Trait(name="metrics", has=None, says=NOT_DONE)
+        if has_metrics(self.metrics):
+            return Trait(name="metrics", has=True, says="/metrics, in Prometheus' format")
+        says = f"none at /metrics ({self.metrics.status})"
+        return Trait(name="metrics", has=False, says=says, instead="the report has none of its figures")
+
+    def _context(self) -> Trait:
+        tokens = self.kind.context_tokens
+        if tokens is None:
+            return Trait(name="context length", has=None, says="it does not tell")
+        return Trait(name="context length", has=True, says=f"{tokens:,} tokens")
+
+    def _alike(self) -> Iterator[Trait]:
+        if not self.target.more_urls:
+            return
+        if self.others:
+            yield Trait(name="servers alike", has=False, says="; ".join(self.others))
+        else:
+            says = f"{len(self.target.urls)} servers, of one kind, with the same models"
+            yield Trait(name="servers alike", has=True, says=says)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """Traits of one name."""
+
+    name: str
+    seen: Seen | None
+
+    def yes(self, says: str) -> Trait:
+        return Trait(name=self.name, has=True, says=says)
+
+    def no(self, says: str, instead: str = "") -> Trait:
+        return Trait(name=self.name, has=False, says=says, instead=instead)
+
+    def untold(self, says: str) -> Trait:
+        return Trait(name=self.name, has=None, says=says)
+
+
+def is_event_stream(response: Response) -> bool:
+    return bool(response.headers.get("content-type", "").startswith("text/event-stream"))
+
+
+def has_metrics(response: Response) -> bool:
+    return response.status == 200 and (b"# TYPE " in response.body or b"# HELP " in response.body)
+
+
+def facts(look: Look) -> dict[str, Any]:
+    """The probe in figures."""
+    response, stream = look.seen.response, look.seen.stream
+    usage = stream.usage
+    return {
+        "server": response.headers.get("server"),
+        "status": response.status,
+        "streams": is_event_stream(response) and stream.events > 0,
+        "usage_given": usage is not None,
+        "finish_reason": stream.finish_reason,
+        "prompt_tokens": usage and usage.prompt_tokens,
+        "asked_output_tokens": PROBE_TOKENS,
+        "output_tokens": usage and usage.completion_tokens,
+        "endpoint": look.target.endpoint,
+        "kind": look.kind.name,
+        "version": look.kind.version,
+        "context_tokens": look.kind.context_tokens,
+        "terms": asdict(look.terms) | {"without": sorted(look.terms.without)},
+    }

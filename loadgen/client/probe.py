@@ -1,0 +1,238 @@
+"""Small requests shaped as the load's, on terms that are learned from what the server refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from loadgen.backends import ENDPOINTS, DialectName
+from loadgen.client.answer import misfit
+from loadgen.client.dialects import Wish, dialect
+from loadgen.client.inquiry import Inquiry, Response
+from loadgen.client.request import body
+from loadgen.client.stream import Stream
+from loadgen.client.unreachable import Unreachable, own_words
+from loadgen.client.word_tokens import UncountedError
+from loadgen.plan import Prompt
+from loadgen.scenario import Target
+from loadgen.terms import AS_ASKED, Terms
+
+TRIES = 8
+PAGE_S = 2.0
+BUSY = (429, 503)
+ABSENT = (404, 405, 501)
+NO_JSON = b"{"  # who takes the path refuses it before any work
+# Where another API is looked for, the first that is there is taken.
+_IN_ORDER: tuple[DialectName, ...] = ("completions", "responses", "tgi", "sglang", "ollama", "llama.cpp")
+_NEEDED = {
+    "model", "messages", "prompt", "input", "inputs", "text", "text_input", "stream", "parameters",
+    "sampling_params", "options",
+}  # fmt: skip
+_LENGTHS = {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"}
+_REFUSING = re.compile(
+    r"unsupported|unexpected|unknown|unrecogni[sz]ed|extra|deprecated|instead|not (be )?(supported|permitted"
+    r"|allowed|recogni[sz]ed)|no such"
+)
+# What a server that refuses ignore_eos takes in its place, by how it refuses.
+_OTHERWISE = {"unexpected fields in the request": {"generation_config": json.dumps({"eos_token_id": -1})}}
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How one class of the load asks. `name`: the class's, "" where there is but one kind of request."""
+
+    name: str = ""
+    model: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    priority: int = 0
+    deadline_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An answer, and what the load's own reader sees in it."""
+
+    response: Response
+    stream: Stream
+
+    @property
+    def is_busy(self) -> bool:
+        error = self.stream.error
+        return self.response.status in BUSY or (error is not None and error[0] in BUSY)
+
+    @property
+    def is_well(self) -> bool:
+        return self.response.status == 200 and self.stream.error is None and self.stream.events > 0
+
+    @property
+    def words(self) -> str:
+        """The server's own, where it refuses; with the name of the key, which some tell beside."""
+        if self.stream.error is not None:
+            return self.stream.error[1]
+        return own_words(self.response.body)
+
+
+class Probe:
+    """Asks `target`, which may become another endpoint of it, on `terms`, which may change.
+
+    `refused`: for each key that is left out, or renamed, how the server refused it.
+    """
+
+    def __init__(self, inquiry: Inquiry, limit_s: float, *, ignore_eos: bool) -> None:
+        self._inquiry = inquiry
+        self._limit_s = limit_s
+        self._ignore_eos = ignore_eos
+        self.target: Target = inquiry.target
+        self.terms: Terms = AS_ASKED
+        self.refused: dict[str, str] = {}
+        self.endpoints: dict[DialectName, bool] | None = None
+
+    async def ask(self, asking: Asking, prompt: Prompt, output_tokens: int) -> Seen:
+        """Raises Unreachable."""
+        asked = self._body(asking, prompt, output_tokens)
+        endpoint = self.target.endpoint.replace("{model}", asking.model or "")
+        response = await self._inquiry.ask("POST", endpoint, self._limit_s, asked)
+        return Seen(response, self._stream(response))
+
+    async def settle(self, asking: Asking, prompt: Prompt, output_tokens: int) -> Seen:
+        """Ask until it is taken, or there is nothing left to learn. Raises Unreachable."""
+        seen = await self.ask(asking, prompt, output_tokens)
+        for _ in range(TRIES):
+            asked = self._body(asking, prompt, output_tokens)
+            if not (self._learned(seen, asked, asking) or await self._moved(seen)):
+                break
+            seen = await self.ask(asking, prompt, output_tokens)
+        return seen
+
+    async def count(self, asking: Asking, prompt: str) -> int:
+        """Its tokens as the server counts them. Raises UncountedError."""
+        try:
+            seen = await self.ask(asking, prompt, 1)
+        except Unreachable as trouble:
+            raise UncountedError(str(trouble)) from None
+        if seen.response.status != 200 or seen.stream.error is not None:
+            words = seen.stream.error[1] if seen.stream.error else self._inquiry.words(seen.response)
+            raise UncountedError(f"the server answered {seen.response.status}: {words}")
+        if seen.stream.usage is None or seen.stream.usage.prompt_tokens is None:
+            raise UncountedError("the server does not say how many tokens a prompt has")
+        return seen.stream.usage.prompt_tokens
+
+    async def look_for_endpoints(
+        self, known: Sequence[DialectName] = (), among: Sequence[DialectName] = tuple(ENDPOINTS)
+    ) -> dict[DialectName, bool]:
+        """Which APIs there are, asked once and without any work for the server."""
+        if self.endpoints is None:
+            names = [name for name in among if name not in known and name != "triton"]
+            there = await asyncio.gather(*map(self._is_there, names))
+            found = dict(zip(names, there, strict=True)) | dict.fromkeys(known, True)
+            self.endpoints = {name: found[name] for name in ENDPOINTS if name in found}
+        return self.endpoints
+
+    async def _is_there(self, name: DialectName) -> bool:
+        try:
+            response = await self._inquiry.ask("POST", ENDPOINTS[name], PAGE_S, NO_JSON)
+        except Unreachable:
+            return False
+        is_page = "html" in response.headers.get("content-type", "")
+        return response.status not in ABSENT and response.status >= 400 and not is_page
+
+    def _body(self, asking: Asking, prompt: Prompt, output_tokens: int) -> dict[str, Any]:
+        wish = Wish(
+            asking.model, prompt, output_tokens, self._ignore_eos, asking.priority, asking.deadline_ms
+        )
+        return body(self.target, self.terms, wish, extra=asking.extra)
+
+    def misfit(self, response: Response) -> str | None:
+        """Why a 200 is not the stream that was asked for."""
+        kind, encoding = (response.headers.get(f"content-{name}", "") for name in ("type", "encoding"))
+        return misfit(kind, encoding, is_lines=dialect(self.target.dialect).is_lines)
+
+    def _stream(self, response: Response) -> Stream:
+        """Nothing where the load would not read it as a stream."""
+        stream = Stream(dialect(self.target.dialect), keeps_text=True)
+        if response.status == 200 and self.misfit(response) is None:
+            start = 0
+            for at_us, size in response.reads:
+                stream.feed(response.body[start : start + size], at_us)
+                start += size
+            stream.end(response.reads[-1][0] if response.reads else 0)
+        return stream
+
+    def _learned(self, seen: Seen, asked: dict[str, Any], asking: Asking) -> bool:
+        """Whether the refusal names keys of ours that we can do without, or name otherwise."""
+        is_refused = seen.response.status in (400, 422, 501) or seen.stream.error is not None
+        if seen.is_busy or not is_refused:
+            return False
+        words = f"{seen.words} {_param(seen.response.body)}"
+        own = self.target.extra_body | asking.extra
+        keys = [key for key in _named(words.lower(), asked) if key not in own]
+        for key in keys:
+            self.refused[key] = f"{key} is refused ({seen.response.status})"
+        self.terms = _without(self.terms, keys)
+        if "ignore_eos" in keys:
+            forced = next((keys for said, keys in _OTHERWISE.items() if said in words.lower()), {})
+            self.terms = replace(self.terms, forced=forced)
+        return bool(keys)
+
+    async def _moved(self, seen: Seen) -> bool:
+        """Whether another API is there, where the user named none and this one is not."""
+        is_ours = (
+            self._inquiry.target.backend is None and "endpoint" not in self._inquiry.target.model_fields_set
+        )
+        if not is_ours or self.endpoints is not None or not _is_elsewhere(seen):
+            return False
+        found = await self.look_for_endpoints()
+        there = next((name for name in _IN_ORDER if found.get(name)), None)
+        if there is None:
+            return False
+        self.refused["endpoint"] = f"{self.target.endpoint} is not there ({seen.response.status})"
+        self.target = self.target.model_copy(update={"endpoint": ENDPOINTS[there]})
+        return True
+
+
+def _is_elsewhere(seen: Seen) -> bool:
+    status, words = seen.response.status, seen.words.lower()
+    names_model = "model" in words and "chat" not in words
+    return (status in ABSENT and not names_model) or (status in (400, 422, 500) and "chat template" in words)
+
+
+def _named(words: str, asked: dict[str, Any]) -> Iterator[str]:
+    """The keys of `asked` that `words` refuse."""
+    words = words.replace("include_usage", "stream_options")
+    for key in _keys(asked):
+        is_named = re.search(rf"(?<!\w){key}(?!\w)", words)
+        if is_named and key not in _NEEDED and (key not in _LENGTHS or _REFUSING.search(words)):
+            yield key
+
+
+def _keys(asked: dict[str, Any]) -> Iterator[str]:
+    for key, value in asked.items():
+        yield key
+        if isinstance(value, dict):
+            yield from value
+
+
+def _without(terms: Terms, keys: Sequence[str]) -> Terms:
+    """`max_tokens` gets its other name first; that refused too, it is left out."""
+    left_out = set(keys)
+    if "max_tokens" in left_out and terms.length == "max_tokens":
+        terms = replace(terms, length="max_completion_tokens")
+        left_out -= _LENGTHS
+    elif "max_completion_tokens" in left_out:
+        left_out.add("max_tokens")
+    return replace(terms, without=terms.without | left_out)
+
+
+def _param(data: bytes) -> str:
+    """The key at fault, where an error tells it beside its message."""
+    try:
+        error = msgspec.json.decode(data)["error"]
+        return str(error.get("param") or "")
+    except (msgspec.DecodeError, TypeError, KeyError, AttributeError, RecursionError):
+        return ""
