@@ -1,4 +1,4 @@
-"""How many requests were in flight at once, at the client and inside the engine."""
+"""How many requests were in flight at once, at the client and inside the engine or the server."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from loadgen.records import Floats, Records
 from loadgen.report.figures import number
 from loadgen.report.tables import Column, Table
 from loadgen.run import Run
+from loadgen.server_log import ServerLog
 from loadgen.stats.flow import window_s
+from loadgen.stats.scraped import together, tracks
 
 MOST_POINTS = 600
 _ROWS = 20
 
 CLIENT, RUNNING, WAITING = "in flight", "running", "waiting"
-_WHERE = {
-    CLIENT: "in flight at the client",
-    RUNNING: "running in the engine",
-    WAITING: "waiting in the engine",
-}
+_AT_CLIENT = {CLIENT: "in flight at the client"}
+_IN_ENGINE = _AT_CLIENT | {RUNNING: "running in the engine", WAITING: "waiting in the engine"}
+_IN_SERVER = _AT_CLIENT | {RUNNING: "running by the server's count", WAITING: "waiting by the server's count"}
 _SERIES = {CLIENT: "ink", RUNNING: "decode", WAITING: "rejected"}
 _DASHES = {CLIENT: [1, 0], RUNNING: [1, 0], WAITING: [2, 2]}
 
@@ -34,10 +34,11 @@ Steps = tuple[Floats, NDArray[np.int64]]
 
 
 def in_flight(run: Run, trace: Sequence[Iteration] = ()) -> Picture | None:
-    """Requests begun and not ended, and with a `trace` what the engine had; None if none was
-    in flight at all.
+    """Requests begun and not ended, and what the engine had by its `trace`, or the server by its metrics;
+    None if none was in flight at all.
     """
-    counted = {CLIENT: _of_client(run.records), **_of_engine(trace)}
+    counted = {CLIENT: _of_client(run.records), **(_of_engine(trace) if trace else _of_server(run.server))}
+    where = _IN_ENGINE if trace else _IN_SERVER
     if not len(counted[CLIENT][0]):
         return None
     counted = {name: steps for name, steps in counted.items() if len(steps[0])}
@@ -46,14 +47,14 @@ def in_flight(run: Run, trace: Sequence[Iteration] = ()) -> Picture | None:
     return Picture(
         name="in-flight",
         title=titled("Requests in flight", run),
-        says=_says(counted, window_s(run)),
+        says=_says(counted, where, window_s(run)),
         spec=plain(_chart(series, rules)),
         data={
             "in_flight": _columns({CLIENT: counted[CLIENT]}),
             "in_engine": _columns({name: counted[name] for name in counted if name != CLIENT}),
         }
         | window,
-        table=_table(counted, run.records),
+        table=_table(counted, where, run.records),
         by="where",
         series=series,
     )
@@ -75,6 +76,18 @@ def _of_engine(trace: Sequence[Iteration]) -> dict[str, Steps]:
     return {
         RUNNING: (instants, np.array([len(step.active) for step in trace], np.int64)),
         WAITING: (instants, np.array([len(step.queue) for step in trace], np.int64)),
+    }
+
+
+def _of_server(log: ServerLog) -> dict[str, Steps]:
+    """As it was at each look, from the last one before the run on."""
+    if not log.scrapes:
+        return {}
+    whole = together([*tracks(log).values()])
+    known = {name: whole.known(name) for name in (RUNNING, WAITING)}
+    return {
+        name: (np.maximum(at_s, 0.0), values.round().astype(np.int64))
+        for name, (at_s, values) in known.items()
     }
 
 
@@ -120,7 +133,7 @@ def _chart(series: dict[str, str], rules: list[Any]) -> Any:
     return alt.layer(engine, client, *rules)
 
 
-def _says(counted: dict[str, Steps], window: tuple[float, float] | None) -> str:
+def _says(counted: dict[str, Steps], where: dict[str, str], window: tuple[float, float] | None) -> str:
     """The most of each, within the window where there is one: what comes after it is tail."""
     said = []
     for name, (instants, counts) in counted.items():
@@ -128,7 +141,7 @@ def _says(counted: dict[str, Steps], window: tuple[float, float] | None) -> str:
         place = first + int(counts[first:last].argmax()) if last > first else 0
         most = int(counts[place]) if last > first else 0
         when = f" (at {number(float(instants[place]))} s)" if most else ""
-        said.append(f"{most:,} {_WHERE[name]}{when}")
+        said.append(f"{most:,} {where[name]}{when}")
     return f"At most{' in the window:' if window else ''} {', '.join(said)}."
 
 
@@ -138,14 +151,14 @@ def _within(instants: Floats, window: tuple[float, float]) -> tuple[int, int]:
     return max(first - 1, 0), int(np.searchsorted(instants, window[1]))
 
 
-def _table(counted: dict[str, Steps], r: Records) -> Table:
+def _table(counted: dict[str, Steps], where: dict[str, str], r: Records) -> Table:
     time = bins(r, _ROWS)
     ends = time.starts_s() + time.width_s
     rows = [[f"{number(float(end - time.width_s))} to {number(float(end))}"] for end in ends]
     for steps in counted.values():
         for row, most in zip(rows, _most(steps, ends), strict=True):
             row.append(f"{most:,}")
-    notes = [f"The most at once in each span: {', '.join(_WHERE[name] for name in counted)}."]
+    notes = [f"The most at once in each span: {', '.join(where[name] for name in counted)}."]
     return Table("Requests in flight", [Column("seconds", "label"), *map(Column, counted)], rows, notes)
 
 

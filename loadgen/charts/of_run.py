@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loadgen.charts import by_due, distributions, gaps, in_flight, outcomes, waterfall
+from loadgen.charts import by_due, distributions, gaps, in_flight, outcomes, server, waterfall
 from loadgen.charts.picture import Picture
 from loadgen.engine.trace import Iteration
 from loadgen.report.figures import duration
@@ -26,6 +26,7 @@ def pictures(run: Run, summary: Summary, trace: Sequence[Iteration] = ()) -> lis
         distributions.latencies(run, summary),
         outcomes.over_time(run),
         _cut(in_flight.in_flight(run, trace[:MOST_STEPS]), trace),
+        server.memory(run),
         by_due.ttft(run),
         gaps.spikes(run),
         waterfall.waterfall(run),

@@ -9,7 +9,7 @@ from loadgen.charts import of_run
 from loadgen.engine.trace import Iteration
 from loadgen.pages.again import again, engine, scenario
 from loadgen.pages.page import Headline, Part, page
-from loadgen.report import slo_view, summary_view
+from loadgen.report import server_view, slo_view, summary_view
 from loadgen.report.tables import Table
 from loadgen.report.terminal import EFFECTS
 from loadgen.run import Run
@@ -37,6 +37,7 @@ def run_page(run: Run, summary: Summary, trace: Sequence[Iteration] = ()) -> str
         ),
         Part("Can it be trusted?", trust(summary)),
         Part("Results", summary_view.next_steps(summary), [*map(_unexplained, tables)]),
+        Part("The server's word", server_view.sentences(summary)),
         Part("Pictures", pictures=pictures),
         Part("Definitions", definitions(tables) + (OF_PICTURES if pictures else [])),
         again({"": run}),
@@ -63,6 +64,7 @@ def trust(summary: Summary) -> list[str | Headline]:
         *(Headline("note", said) for said in summary_view.cautions(summary)),
         *summary_view.certificate(summary),
         *summary_view.client(summary),
+        *server_view.absent(summary),
     ]
 
 

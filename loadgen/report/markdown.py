@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from loadgen.report import capacity_view, comparison_view, gate_view, histogram, slo_view, summary_view
+from loadgen.report import (
+    capacity_view,
+    comparison_view,
+    gate_view,
+    histogram,
+    server_view,
+    slo_view,
+    summary_view,
+)
 from loadgen.report.figures import clean
 from loadgen.report.tables import Table
 from loadgen.stats.summary import Summary
@@ -31,6 +39,7 @@ def summary_markdown(summary: Summary, pictures: Mapping[str, str] = {}) -> str:
     parts += map(escape, [summary_view.identity(summary), summary_view.load(summary)])
     parts += map(escape, summary_view.certificate(summary))
     parts += map(escape, summary_view.client(summary))
+    parts += map(escape, server_view.absent(summary))
     parts += [
         as_list(
             [" ".join(summary_view.finding(f)).strip() for f in summary_view.findings(summary)]
@@ -41,6 +50,8 @@ def summary_markdown(summary: Summary, pictures: Mapping[str, str] = {}) -> str:
         parts.append(as_table(table))
         if table.title.startswith(summary_view.LATENCY):
             parts.append(_shapes(summary))
+        if table.title.startswith(server_view.TITLE):
+            parts.append(as_list(server_view.sentences(summary)))
     parts.append(_pictures(pictures))
     parts += [
         f"## Next\n\n{as_list(summary_view.next_steps(summary))}" if summary_view.next_steps(summary) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loadgen.records import Outcome
-from loadgen.report import parts_view, slo_view
+from loadgen.report import parts_view, server_view, slo_view
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
 from loadgen.report.tables import (
     BEYOND,
@@ -113,7 +113,7 @@ def tables(s: Summary, *, explained: bool = True) -> list[Table]:
         parts_view.table(f"By turn ({source_of(s)})", "turn", s.by_turn),
     ]
     whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s)]
-    whole += [latencies(s, explained=explained), rates(s), costs(s)]
+    whole += [latencies(s, explained=explained), rates(s), costs(s), *server_view.tables(s, source_of(s))]
     return [table for table in (*whole, *parts) if table is not None]
 
 

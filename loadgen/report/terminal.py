@@ -19,6 +19,7 @@ from loadgen.report import (
     plan_picture,
     plan_view,
     repeats_view,
+    server_view,
     signs,
     slo_view,
     summary_view,
@@ -70,13 +71,17 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     _sentence(console, summary_view.outcome_line(summary), "bold")
     _sentence(console, summary_view.identity(summary))
     _sentence(console, summary_view.load(summary))
-    for line in (*summary_view.certificate(summary), *summary_view.client(summary)):
+    above = (*summary_view.certificate(summary), *summary_view.client(summary), *server_view.absent(summary))
+    for line in above:
         _sentence(console, line)
     _doubts(console, summary)
     for table in summary_view.tables(summary, explained=False):
         _table(console, table)
         if table.title.startswith(summary_view.LATENCY):
             _shapes(console, summary)
+        if table.title.startswith(server_view.TITLE):
+            for said in server_view.sentences(summary):
+                _sentence(console, said)
     _list(console, "Next", summary_view.next_steps(summary))
     if folder is not None:
         files = "summary.json every figure, records.jsonl every request, vllm.json in vLLM's definitions"

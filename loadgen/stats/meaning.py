@@ -18,6 +18,8 @@ from loadgen.stats.metrics import itl_is_assumed, metrics
 from loadgen.stats.outcomes import counted, erred, messages, outcomes, rejected, share, statuses
 from loadgen.stats.overload import overloaded
 from loadgen.stats.parts import by_class, by_turn
+from loadgen.stats.server import findings as of_server
+from loadgen.stats.server import server_side
 from loadgen.stats.shares import intervals
 from loadgen.stats.summary import Summary
 from loadgen.stats.validity import ZERO_GAPS, judge_validity
@@ -34,7 +36,9 @@ def summarize(run: Run) -> Summary:
     header, r = run.header, run.records
     offered, ended = int(r.offered.sum()), outcomes(r)
     distributions, rate = metrics(run), flow.offered_rps(run)
+    server = server_side(run)
     findings = [*judge_validity(run, distributions, rate, certificate), *of_warmup(warmup)]
+    findings += of_server(server)
     makespan_s, makespan_output, makespan_total = flow.makespan(run)
     most, mean = flow.in_flight(run)
     errors = {name: n for name, n in ended.items() if name not in ("ok", "rejected", "aborted")}
@@ -91,6 +95,7 @@ def summarize(run: Run) -> Summary:
         retries=int(r.retries[r.measured].sum()),
         by_class=by_class(run),
         by_turn=by_turn(run),
+        server=server,
     )
     slos = judge(run, summary)
     return msgspec.structs.replace(summary, slos=slos, verdict=overall(slos), **costs(run, summary))

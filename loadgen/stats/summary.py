@@ -169,6 +169,69 @@ class SloResult(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.class_}, {self.slo}" if self.class_ else self.slo
 
 
+class ServerPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server, or all of a run together, told of itself; names as in loadgen.server_log.
+
+    `means` and `peaks`: of gauges, over the looks in the window. `counts`: how much was counted from the last
+    look before the run to the last one after it. A figure that the server does not tell is not there.
+    `looks` had an answer, of `looks_due`. `restarts`: times that counts began anew. `error`: the first one.
+    """
+
+    kind: str | None
+    looks: int
+    looks_due: int
+    longest_gap_s: float | None
+    restarts: int
+    means: dict[str, float]
+    peaks: dict[str, float]
+    counts: dict[str, float]
+    error: str | None = None
+
+    def ratio(self, upper: str, lower: str) -> float | None:
+        """Of two counts; None where the server does not tell both, or counted nothing."""
+        above, below = self.counts.get(upper), self.counts.get(lower)
+        return above / below if above is not None and below else None
+
+
+CountsAre = Literal["equal", "cut", "differs"]
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """A count of the server beside ours, over all records, of warm-up and tail too.
+
+    `cut`: they differ by no more than what may be due to requests that were cut short, or retried.
+    """
+
+    figure: str
+    server: float
+    ours: float
+    verdict: CountsAre
+
+
+class Overlap(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the `slowest` requests, by `of`, `hit` fall together with `what`, as a `share` of all do."""
+
+    of: Literal["ttft", "stall"]
+    what: Literal["preemption", "queue"]
+    slowest: int
+    hit: int
+    share: float
+
+
+class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
+    """What servers told of themselves over a run. `absent`: why there is nothing, or not all of it.
+
+    `by_target`: of several. `cut`: requests that were cut short. `overlaps`: those that are no chance.
+    """
+
+    absent: str | None = None
+    whole: ServerPart | None = None
+    by_target: dict[str, ServerPart] = {}
+    agreement: list[Agreement] = []
+    cut: int = 0
+    overlaps: list[Overlap] = []
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, tokens, requests per second throughout; None where a figure is not defined.
 
@@ -181,7 +244,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     one, which makes a run partly closed loop. `retries`: attempts of measured requests that were followed by
     another. `fluid_share`: of the offered, those with a fluidity of 0.9 or more. `verdict`: of all SLOs
     together, None without any. `warmup`: None unless it was `auto`. `intervals`: of attainment (where 3 % of
-    noise between runs is assumed), rejection_rate and error_rate.
+    noise between runs is assumed), rejection_rate and error_rate. `server`: what it told of itself; None for
+    a run without one.
 
     `per_accelerator`: rates by their names here, and `goodput_rps`, for each of `accelerators`, those of the
     target as the scenario tells, or the GPUs of the bundled engine; empty where not told. `usd_per_hour` is
@@ -247,6 +311,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     by_turn: dict[str, Part] = {}
     fluid_share: float | None = None
     intervals: dict[str, Interval] = {}
+    server: ServerSide | None = None
     slos: list[SloResult] = []
     verdict: Verdict | None = None
 

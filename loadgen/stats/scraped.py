@@ -1,0 +1,85 @@
+"""What servers told of themselves over a run, as columns: gauges as they were, counts from the start on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loadgen.records import Floats, Mask
+from loadgen.server_log import COUNTERS, Scrape, ServerLog
+
+SHARES = ("kv_share",)  # of several servers the largest counts, where anything else is summed
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One server, or several together: NaN where a look did not tell. `looked`: looks that had an answer.
+
+    Counts are from the last look before the run's origin on, which is `base`: its place, None where no look
+    had an answer. A count that falls starts anew with the server, `restarts` times.
+    """
+
+    at_s: Floats
+    took_s: Floats
+    looked: Mask
+    values: dict[str, Floats]
+    base: int | None
+    restarts: int = 0
+
+    def known(self, name: str) -> tuple[Floats, Floats]:
+        """Instants and values where it was told, from the base on."""
+        values = self.values.get(name, np.full(len(self.at_s), np.nan))[self.base or 0 :]
+        there = ~np.isnan(values)
+        return self.at_s[self.base or 0 :][there], values[there]
+
+
+def tracks(log: ServerLog) -> dict[str | None, Track]:
+    """By server."""
+    return {target: track([s for s in log.scrapes if s.target == target]) for target in log.targets()}
+
+
+def track(scrapes: Sequence[Scrape]) -> Track:
+    at_s = np.array([scrape.at_s for scrape in scrapes], float)
+    looked = np.array([scrape.error is None for scrape in scrapes], bool)
+    before, good = np.flatnonzero(looked & (at_s <= 0)), np.flatnonzero(looked)
+    base = int(before[-1]) if len(before) else int(good[0]) if len(good) else None
+    names = dict.fromkeys(name for scrape in scrapes for name in scrape.values)
+    values = {n: np.array([s.values.get(n, np.nan) for s in scrapes], float) for n in names}
+    fell = np.zeros(len(scrapes), bool)
+    for name in [n for n in names if n in COUNTERS]:
+        values[name], falls = _counted(values[name], base or 0)
+        fell |= falls
+    took_s = np.array([scrape.took_s for scrape in scrapes], float)
+    return Track(at_s, took_s, looked, values, base, int(fell.sum()))
+
+
+def _counted(told: Floats, base: int) -> tuple[Floats, Mask]:
+    """How much was counted since the base, and where that fell. What was not there yet began at 0."""
+    counted, fell = np.full(len(told), np.nan), np.zeros(len(told), bool)
+    places = base + np.flatnonzero(~np.isnan(told[base:]))
+    values = told[places]
+    last = np.concatenate([[0.0 if len(places) and places[0] > base else values[:1].sum()], values[:-1]])
+    fell[places] = values < last
+    counted[places] = np.cumsum(np.where(values < last, values, values - last))
+    return counted, fell
+
+
+def together(each: Sequence[Track]) -> Track:
+    """What all have told, look by look: what one of them did not tell at a look is not known of all."""
+    if len(each) == 1:
+        return each[0]
+    n = min(len(one.at_s) for one in each)
+    common = [name for name in each[0].values if all(name in one.values for one in each)]
+    stacked = {name: np.array([one.values[name][:n] for one in each]) for name in common}
+    values = {k: v.max(axis=0) if k in SHARES else v.sum(axis=0) for k, v in stacked.items()}
+    bases = [one.base for one in each]
+    return Track(
+        np.mean([one.at_s[:n] for one in each], axis=0),
+        np.max([one.took_s[:n] for one in each], axis=0),
+        np.all([one.looked[:n] for one in each], axis=0),
+        values,
+        None if None in bases else max(base for base in bases if base is not None),
+        sum(one.restarts for one in each),
+    )
