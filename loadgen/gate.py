@@ -281,8 +281,8 @@ def _notes(candidates: Sequence[Sample], baselines: Sequence[Sample], noise: flo
         yield f"SIMULATED figures{beside}: no server was measured for them."
     if imported := [role for role, runs in sides.items() if any(map(_is_imported, runs))]:
         yield (
-            f"Imported, {' and '.join(imported)}: nothing tells whether that client kept up; latencies count from "
-            "the start of a request on both sides, but for those of a baseline file, which count from due."
+            f"Imported, {' and '.join(imported)}: nothing tells whether that client kept up; latencies count "
+            "from the start of a request on both sides, but for a baseline file, whose count from due."
         )
     first = baselines[0]
     others = (*baselines[1:], *candidates)

@@ -41,10 +41,22 @@ def _openmetrics(folder: Path, file: BinaryIO) -> str:
     return "the summary"
 
 
+def _vllm(folder: Path, file: BinaryIO) -> str:
+    from loadgen.run import as_json, load
+    from loadgen.stats import summarize
+    from loadgen.stats.vllm import with_requests
+
+    run = load(folder)
+    found = with_requests(run, summarize(run))
+    file.write(as_json(found))
+    return f"{len(found['ttfts']):,} requests"
+
+
 _WRITE: dict[str, Callable[[Path, BinaryIO], str]] = {
     "csv": _rows(sheets.write_csv),
     "parquet": _rows(sheets.write_parquet),
     "jsonl": _rows(sheets.write_jsonl),
+    "vllm": _vllm,
     "perfetto": _perfetto,
     "openmetrics": _openmetrics,
 }

@@ -17,6 +17,10 @@ KINDS = {
     ),
     "parquet": Kind((".parquet",), "the same, typed, with every gap."),
     "jsonl": Kind((".jsonl",), "the same, as an object a request."),
+    "vllm": Kind(
+        (".vllm.json",),
+        "a result of vLLM's benchmark with its details, as loadgen import vllm reads them.",
+    ),
     "perfetto": Kind((".json",), "requests as a picture for https://ui.perfetto.dev, at most 100,000."),
     "openmetrics": Kind((".om", ".prom", ".txt"), "the summary, for Prometheus."),
 }

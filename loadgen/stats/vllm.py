@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import numpy as np
 
-from loadgen.backends import CHAT
+from loadgen.backends import BACKENDS, CHAT, dialect_at
 from loadgen.laws import Constant, Gamma, Poisson, Ramp
-from loadgen.records import Floats, Mask, Records
+from loadgen.records import OUTCOMES, Floats, Mask, Outcome, Records
 from loadgen.run import Run
 from loadgen.stats.certificate import declared
 from loadgen.stats.counted import Counted, Tally
@@ -38,16 +39,16 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
     ttft_s, e2el_s = span_s(first_s, r.started_s), span_s(last_s, r.started_s)
     outputs = r.received_tokens
     tpot_s = np.divide(e2el_s - ttft_s, outputs - 1, out=np.full(len(r), np.nan), where=outputs > 1)
-    prompts = np.where(np.isnan(r.prompt_tokens), r.asked_prompt_tokens, r.prompt_tokens)
+    prompts = _or(r.prompt_tokens, r.asked_prompt_tokens)
     seconds = _duration_s(run)
     capped = run.asked("load", "max_concurrency")
-    endpoint = run.asked("target", "endpoint") or CHAT  # where the bundled engine is asked
+    endpoint = _endpoint(run)
     totals = {"input": float(np.nansum(prompts[ok])), "output": float(outputs[ok].sum())}
     good = _good(summary, ok, ttft_s, tpot_s, e2el_s)
     return {
         "date": run.header.started_at,
         "endpoint_type": endpoint,
-        "backend": "openai-chat" if endpoint == CHAT else "openai",
+        "backend": run.asked("target", "backend") or _name(endpoint),
         "label": None,
         "model_id": summary.model,
         "tokenizer_id": None,
@@ -74,6 +75,44 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
     }
 
 
+def with_requests(run: Run, summary: Summary) -> dict[str, Any]:
+    """The same with its requests one by one, as under `--save-detailed`, but without texts.
+
+    Those that were never started are left out: it knows none. A failed one has the words of its status where
+    it has one, as there, else what it said or how it ended.
+    """
+    run = settled(run)
+    r = run.records.only(run.records.offered & ~np.isnan(run.records.started_s))
+    first_s, last_s = _or(r.first_choice_s, r.first_event_s), _or(r.last_choice_s, r.last_token_s)
+    prompts = _or(r.prompt_tokens, r.asked_prompt_tokens)
+    return vllm_result(run, summary) | {
+        "input_lens": np.nan_to_num(prompts).astype(int).tolist(),
+        "output_lens": np.where(r.answered, r.received_tokens, 0).astype(int).tolist(),
+        "start_times": r.started_s.tolist(),
+        "ttfts": np.nan_to_num(span_s(first_s, r.started_s)).tolist(),
+        "itls": [_itls_s(r, row, first_s[row], last_s[row]) for row in range(len(r))],
+        "errors": [_error(r, row) for row in range(len(r))],
+        "queue_times": span_s(r.started_s, r.due_s).tolist(),
+    }
+
+
+def _itls_s(r: Records, row: int, first_s: float, last_s: float) -> list[float]:
+    """Its gaps, those to and from events without a token with them, where these came at another instant."""
+    gaps_us = r.gaps_us[r.gap_start[row] : r.gap_start[row + 1]].tolist()
+    ends_us = np.rint([(r.first_token_s[row] - first_s) * 1e6, (last_s - r.last_token_s[row]) * 1e6])
+    before, after = ([gap] if gap > 0 else [] for gap in ends_us.tolist())  # NaN is no gap
+    return [gap / 1e6 for gap in (*before, *gaps_us, *after)]
+
+
+def _error(r: Records, row: int) -> str:
+    outcome, status = OUTCOMES[r.outcome[row]], r.status[row]
+    if outcome is Outcome.OK:
+        return ""
+    if status != 200 and status in {known.value for known in HTTPStatus}:
+        return HTTPStatus(int(status)).phrase
+    return r.error[row] or outcome.value
+
+
 def _or(values: Floats, others: Floats) -> Floats:
     return np.where(np.isnan(values), others, values)
 
@@ -87,6 +126,18 @@ def _itl_us(r: Records, ok: Mask, first_s: Floats, last_s: Floats) -> Counted:
     for some in r.blocks():
         tally.add(Counted.of(gaps_of(some, some.answered)))
     return tally.counted()
+
+
+def _name(endpoint: str | None) -> str | None:
+    """The first of the backends' names for what is spoken there."""
+    dialect = dialect_at(endpoint or "")
+    return next((name for name, spoken in BACKENDS.items() if spoken == dialect), None)
+
+
+def _endpoint(run: Run) -> str | None:
+    """That of the bundled engine where there is no target; None where none is known."""
+    found: str | None = run.asked("target", "endpoint")
+    return found or (None if run.header.source == "imported" else CHAT)
 
 
 def _duration_s(run: Run) -> float | None:
