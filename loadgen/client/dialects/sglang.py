@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(SglangEvent).decode
 
 
 class SglangReader:
-    """Tells what each event adds: its text is all that was said so far or, where the server is so set, a piece.
+    """Tells what each event adds: its text is all that was said so far or, where it is so set, a piece.
 
     Which it is shows when a text does not begin with the one before.
     """
