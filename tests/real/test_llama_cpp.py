@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.records import Outcome
+from loadgen.records import Outcome, RequestRecord
 from tests.real.fired import fire, scenario, stream, texts
 from tests.real.llama_cpp import llama_cpp, missing
 from tests.real.server import Server
@@ -23,6 +23,7 @@ pytestmark = [
 SLOTS = 4
 PROMPT = "once upon a time"
 OUTPUT = "llamacpp:tokens_predicted_total"
+STEPS = "llamacpp:n_decode_total"
 PROMPTS = ("llamacpp:prompt_tokens_total", "llamacpp:prompt_tokens_cached_total")
 
 
@@ -122,17 +123,41 @@ def test_more_than_it_has_slots_for_wait_and_are_not_lost(folder: Path, tmp_path
     assert median(waits_s[-13:]) > 3 * median(waits_s[:13])
 
 
-def test_continuous_batching_answers_mixed_lengths_sooner(folder: Path, tmp_path: Path) -> None:
-    """By the server's own switch. A static batch of four waits for its longest: one in four has 160 tokens,
-    the others 4; so the mean of its maximum is 2.5 times the mean, and half of that shows in any weather.
+def batched(
+    folder: Path, tmp_path: Path, rows: list[dict[str, Any]], *, continuous: bool
+) -> tuple[list[RequestRecord], float]:
+    """The records of four slots' answers, and how many steps they took."""
+    at = tmp_path / str(continuous)
+    at.mkdir()
+    with llama_cpp(folder, slots=4, continuous=continuous) as server:
+        before = server.metrics(STEPS)
+        fired = fire(server, at, scenario(at, rows), "--no-preflight")
+        steps = server.metrics(STEPS) - before
+    assert fired.outcomes() == {Outcome.OK: len(rows)}
+    return fired.records, steps
+
+
+def test_continuous_batching_answers_short_ones_beside_a_long_one(folder: Path, tmp_path: Path) -> None:
+    """By the server's own switch: forty short requests fall due while one long answer is computed. Without
+    it none of them has a token before the long one's last; so half of them wait twice as long, at least.
     """
-    rows = [{"prompt": PROMPT, "output": 160 if n % 4 == 0 else 4} for n in range(48)]
-    waits_s = {}
+    rows = [{"prompt": PROMPT, "output": 1900}]
+    rows += [{"prompt": PROMPT, "output": 4, "due": f"{10 + 5 * n}ms"} for n in range(40)]
+    waits_s, beside = {}, {}
     for continuous in (True, False):
-        at = tmp_path / str(continuous)
-        at.mkdir()
-        with llama_cpp(folder, slots=4, continuous=continuous) as server:
-            fired = fire(server, at, scenario(at, rows))
-        assert fired.outcomes() == {Outcome.OK: len(rows)}
-        waits_s[continuous] = median(record.first_token_s - record.due_s for record in fired.records)
-    assert waits_s[False] > 1.3 * waits_s[True]
+        (long, *short), _ = batched(folder, tmp_path, rows, continuous=continuous)
+        beside[continuous] = sum(record.first_token_s < long.last_token_s for record in short)
+        waits_s[continuous] = median(record.first_token_s - record.due_s for record in short)
+    assert beside[True] > 20
+    assert beside[False] == 0
+    assert waits_s[False] > 2 * waits_s[True]
+
+
+def test_continuous_batching_takes_fewer_steps(folder: Path, tmp_path: Path) -> None:
+    """A static batch of four takes as many as its longest, and here each has one of 160 tokens beside three
+    of 4: 1,920 in all for 2,064 tokens. Continuous batching has 516 and its last long ones to do.
+    """
+    rows = [{"prompt": PROMPT, "output": 4 if n % 4 else 160} for n in range(48)]
+    _, continuous = batched(folder, tmp_path, rows, continuous=True)
+    _, static = batched(folder, tmp_path, rows, continuous=False)
+    assert 516 < continuous < 0.6 * static
