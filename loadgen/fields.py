@@ -114,7 +114,7 @@ def _url_parts(value: str, what: str) -> SplitResult:
     return parts
 
 
-def _headers(value: dict[str, str]) -> dict[str, str]:
+def headers(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None:
             raise ValueError(f"{quoted(name)} cannot be the name of a header")
@@ -259,7 +259,7 @@ MetricsUrls = Annotated[
     Literal["auto", "none"] | Annotated[tuple[BaseUrl, ...], Field(strict=False, min_length=1)],
     BeforeValidator(_one_or_several),
 ]
-Headers = Annotated[dict[str, str], AfterValidator(_headers)]
+Headers = Annotated[dict[str, str], AfterValidator(headers)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_json)]
 
 

@@ -57,6 +57,7 @@ from loadgen.strict_yaml import KeyPath, Position
 from loadgen.units import printable, quoted
 
 PAYERS = {"organization": "OpenAI-Organization", "project": "OpenAI-Project"}
+MASKED = "***"
 MAX_FILE_BYTES = 20_000_000
 MOST_MISTAKES = 10  # told at once
 
@@ -94,7 +95,7 @@ class Target(Strict):
         description="of its Prometheus metrics; auto: /metrics of each base_url; none: leave them",
     )
     api_key_env: Variable | None = Field(
-        default=None, description="the environment variable that holds the key"
+        default=None, description="the environment variable that holds the key; none: no key at all"
     )
     headers: Headers = Field(default={}, description="sent with every request; their values are never stored")
     organization: str | None = Field(
@@ -374,7 +375,7 @@ def _masked(value: Any, *, secret: bool) -> Any:
         return {name: _masked(inner, secret=secret or is_secret(name)) for name, inner in value.items()}
     if isinstance(value, list):
         return [_masked(inner, secret=secret) for inner in value]
-    return "***" if secret and isinstance(value, str) else value
+    return MASKED if secret and isinstance(value, str) else value
 
 
 # --- reading ------------------------------------------------------------------------------------------------

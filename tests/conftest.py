@@ -16,9 +16,11 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads, or writes, what its user keeps: a calibration of this machine."""
+    """No test reads, or writes, what its user keeps: a calibration of this machine, a key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        for variable in [name for name in os.environ if name.startswith("OPENAI_")]:
+            patch.delenv(variable)
         yield
 
 

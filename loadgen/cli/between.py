@@ -79,6 +79,7 @@ def two_sided(names: tuple[str, str], asked: Scenario, where: str) -> Scenario:
     Raises ScenarioError.
     """
     from loadgen.cli.compare import refuse_incomparable
+    from loadgen.cli.environment import completed
     from loadgen.scenario import ScenarioError, build
 
     if asked.vary:
@@ -87,8 +88,8 @@ def two_sided(names: tuple[str, str], asked: Scenario, where: str) -> Scenario:
         data = asked.model_dump(mode="json", by_alias=True)
         target = data["target"] or {}
         sides = zip("ab", names, strict=True)
-        data["variants"] = {side: {"target": target | {"base_url": url}} for side, url in sides}
-        asked = build(data, "--between")
+        data["variants"] = {side: {"target": target | {"base_url": [url]}} for side, url in sides}
+        asked, _ = completed(build(data, "--between"))
     else:
         asked = asked.model_copy(update={"variants": _chosen(asked, names, where)})
     refuse_incomparable(asked, where)

@@ -50,13 +50,12 @@ def capacity(
     headroom: planning.Headroom = None,
     replicas_min: planning.ReplicasMin = None,
     usd_per_hour: planning.UsdPerHour = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option("--base-url", "--url", help="The server. Without one the bundled engine answers."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model name; picked when the server has only one.")
-    ] = None,
+    base_url: options.BaseUrl = None,
+    balance: options.Balance = None,
+    model: options.Model = None,
+    backend: options.Backend = None,
+    endpoint: options.Endpoint = None,
+    api_key_env: options.ApiKeyEnv = None,
     request_rate: options.RequestRate = None,
     num_prompts: options.NumPrompts = None,
     duration: options.Duration = None,

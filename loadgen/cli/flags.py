@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from loadgen.cli import shaping
+from loadgen.backends import dialect_at
+from loadgen.cli import environment, shaping
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.shipped import read
 from loadgen.units import duration_s
@@ -21,7 +23,10 @@ _KEYS = {
     "repeats": "repeats",
     "base_url": "target.base_url",
     "model": "target.model",
+    "backend": "target.backend",
     "endpoint": "target.endpoint",
+    "balance": "target.balance",
+    "metrics": "target.metrics",
     "api_key_env": "target.api_key_env",
     "connections": "target.connections",
     "ca_file": "target.ca_file",
@@ -67,18 +72,28 @@ def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:
 
 
 def laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
-    """The same over a scenario that was read."""
+    """The same over a scenario that was read. What the environment adds to its targets is said on stderr."""
+    asked, said = environment.completed(_laid(base, params))
+    for line in () if params.get("quiet") else said:
+        print(line, file=sys.stderr)
+    return asked
+
+
+def _laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
     names = {*_KEYS, *_PARTS, *shaping.PATHS}
     given = {name: value for name, value in params.items() if name in names and value not in (None, [], ())}
     if base is not None and not given:
         return base
     data: dict[str, Any] = base.model_dump(mode="json", by_alias=True) if base else {"load": {}}
+    if base and base.target and "endpoint" not in base.target.model_fields_set:
+        del data["target"]["endpoint"]  # left open, the preflight may choose it
     if "seed" in given:
         data["seed"] = given["seed"]
     shaping.shape(data["load"], given)
     for name, path in _KEYS.items():
         if name in given:
             _put(data, path, given[name])
+    _choose_api(data, given)
     if "no_tail" in given:
         data["load"]["tail"] = False
     if "slo" in given:
@@ -86,11 +101,25 @@ def laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
     for name, parse in _PARSERS.items():
         if name in given:
             _put(data, _PARTS[name][0], parse(given[name]))
-    if data.get("target") and not data["target"].get("base_url"):
-        raise ScenarioError("the flags speak of a server, but there is none: give --base-url")
+    if target := data.get("target"):
+        target["base_url"] = target.get("base_url") or _base_url()
     if base is None:
         _refuse_half(data["load"])
     return _built(data)
+
+
+def _choose_api(data: dict[str, Any], given: dict[str, Any]) -> None:
+    """A file's backend and endpoint go together: one of them given takes the place of both."""
+    if "backend" in given and "endpoint" not in given:
+        _put(data, "target.endpoint", None)
+    elif "endpoint" in given and "backend" not in given and dialect_at(given["endpoint"]):
+        _put(data, "target.backend", None)
+
+
+def _base_url() -> str:
+    if (url := environment.base_url()) is None:
+        raise ScenarioError("the flags speak of a server, but there is none: give --base-url")
+    return url
 
 
 def _refuse_half(load: dict[str, Any]) -> None:

@@ -15,6 +15,38 @@ def _whole(text: str) -> int:
         raise typer.BadParameter(f"must be a whole number, not {text[:60]!r}") from None
 
 
+# --- the server -----------------------------------------------------------------------------------
+
+BaseUrl = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--base-url",
+        "--url",
+        help="The server; repeat it for several that share the load. Without one the bundled engine answers.",
+    ),
+]
+Balance = Annotated[
+    str | None,
+    typer.Option(help="Of several servers: round_robin (default), random or least_in_flight."),
+]
+Model = Annotated[str | None, typer.Option(help="Model name; picked when the server has only one.")]
+Backend = Annotated[
+    str | None, typer.Option(help="Which API, as in vLLM's benchmark: openai-chat (default), openai, tgi ...")
+]
+Endpoint = Annotated[
+    str | None, typer.Option(help="Its path, such as /v1/chat/completions; it tells which API, too.")
+]
+ApiKeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the variable that holds the API key. Default OPENAI_API_KEY, if set; none: no key."
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(help="URL of the server's Prometheus metrics; auto (default): its /metrics; none."),
+]
+
 # --- the load -------------------------------------------------------------------------------------
 
 Seed = Annotated[

@@ -16,18 +16,29 @@ def proxied(target: Target) -> Target:
     What the target says of a proxy itself wins. This machine and Unix sockets are never reached by one.
     Raises ScenarioError for a proxy that cannot be used.
     """
-    url, known = urlsplit(target.base_url), getproxies_environment()
-    named = known.get(url.scheme)
-    direct = _is_this_machine(url.hostname or "") or _is_exempt(url, known)
-    if not named or target.proxy is not None or target.unix_socket is not None or direct:
+    if target.proxy is not None or target.unix_socket is not None:
         return target
+    first, *others = {_named(urlsplit(url)): None for url in target.urls}
+    if others:
+        raise ScenarioError(
+            "HTTP_PROXY, HTTPS_PROXY and NO_PROXY lead to several of the servers by different ways: "
+            "give --proxy, a URL or none"
+        )
+    return target if first is None else target.model_copy(update={"proxy": first})
+
+
+def _named(url: SplitResult) -> str | None:
+    """The environment's proxy for a URL."""
+    known = getproxies_environment()
+    named = known.get(url.scheme)
+    if not named or _is_this_machine(url.hostname or "") or _is_exempt(url, known):
+        return None
     try:
-        proxy = proxy_url(named if "://" in named else f"http://{named}")
+        return proxy_url(named if "://" in named else f"http://{named}")
     except ValueError as problem:
         raise ScenarioError(
             f"the variable {url.scheme.upper()}_PROXY: {problem}; --proxy none goes without"
         ) from None
-    return target.model_copy(update={"proxy": proxy})
 
 
 def _is_this_machine(host: str) -> bool:

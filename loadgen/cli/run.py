@@ -22,19 +22,13 @@ def run(
         str | None,
         typer.Argument(help="A scenario file, or the name of a shipped one. Flags are laid over it."),
     ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option("--base-url", "--url", help="The server. Without one the bundled engine answers."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model name; picked when the server has only one.")
-    ] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(help="/v1/chat/completions (default) or /v1/completions.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None, typer.Option(help="Name of the variable that holds the API key.")
-    ] = None,
+    base_url: options.BaseUrl = None,
+    balance: options.Balance = None,
+    model: options.Model = None,
+    backend: options.Backend = None,
+    endpoint: options.Endpoint = None,
+    api_key_env: options.ApiKeyEnv = None,
+    metrics: options.Metrics = None,
     header: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE, sent with every request; repeatable.")
     ] = None,

@@ -12,6 +12,7 @@ from loadgen.client.address import proxy
 from loadgen.fields import JsonObject
 from loadgen.scenario import ScenarioError, Target, is_secret
 
+NO_KEY = "none"  # where a variable's name is asked for
 SHORTEST = 4  # to mask "a" or "on" wherever it stands would garble every text
 SHORTEST_WORD = 8  # within a longer value
 BACKSLASHES = 4  # JSON within JSON, twice
@@ -19,7 +20,7 @@ BACKSLASHES = 4  # JSON within JSON, twice
 
 def key_in(environment: Mapping[str, str], name: str | None) -> str | None:
     """The API key in the variable of that name. Raises ScenarioError when it is not set."""
-    if name is None:
+    if name in (None, NO_KEY):
         return None
     if not environment.get(name):
         raise ScenarioError(f"the variable {name} is not set (api_key_env): export it, or name another")

@@ -1,0 +1,53 @@
+"""What the environment says of a target, by the variables that OpenAI's own clients read."""
+
+from __future__ import annotations
+
+import os
+
+from loadgen import fields
+from loadgen.scenario import MASKED, PAYERS, Scenario, ScenarioError, Target
+
+KEY, URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
+_PAYERS = {"OPENAI_ORG_ID": PAYERS["organization"], "OPENAI_PROJECT_ID": PAYERS["project"]}
+
+
+def base_url() -> str | None:
+    """The server that it names. Raises ScenarioError for one that is none."""
+    if not (url := os.environ.get(URL)):
+        return None
+    try:
+        return fields.base_url(url)
+    except ValueError as problem:
+        raise ScenarioError(f"the variable {URL}: {problem}") from None
+
+
+def completed(scenario: Scenario) -> tuple[Scenario, list[str]]:
+    """The scenario, whose targets have the key, organization and project of the environment where they name
+    none; and what was taken from it, in words. Raises ScenarioError.
+    """
+    said: dict[str, None] = {}
+    variants = {
+        name: one.model_copy(update={"target": one.target and _completed(one.target, said)})
+        for name, one in scenario.variants.items()
+    }
+    target = scenario.target and _completed(scenario.target, said)
+    return scenario.model_copy(update={"target": target, "variants": variants}), [*said]
+
+
+def _completed(target: Target, said: dict[str, None]) -> Target:
+    update: dict[str, object] = {}
+    own = {name.lower(): value for name, value in target.headers.items()}
+    if target.api_key_env is None and "authorization" not in own and os.environ.get(KEY):
+        update["api_key_env"] = KEY
+        said[f"key from {KEY} (--api-key-env none: no key)"] = None
+    payers = {}
+    for variable, header in _PAYERS.items():
+        if own.get(header.lower(), MASKED) == MASKED and (value := os.environ.get(variable)):
+            payers[header] = value
+            said[f"{header} from {variable}"] = None
+    if payers:
+        try:
+            update["headers"] = fields.headers(target.headers | payers)
+        except ValueError as problem:
+            raise ScenarioError(f"the environment: {problem}") from None
+    return target.model_copy(update=update)
