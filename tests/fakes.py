@@ -244,6 +244,9 @@ class _Connection(asyncio.Protocol):
             await self.more()
         body = bytes(self.buffer[end + 4 : size])
         del self.buffer[:size]
+        if start_line.count(" ") != 2 or start_line.endswith("HTTP/2.0"):
+            self.transport.write(Reply(400, framing="length").head())
+            raise _HungUpError
         method, path, _ = start_line.split(" ")
         return Received(method, path, headers, body, time.perf_counter_ns(), self.number)
 

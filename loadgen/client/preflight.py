@@ -141,7 +141,7 @@ class _Sight:
 
     async def rest(self, mean_of_words: float | None) -> list[str]:
         """What is good to know; notes about it."""
-        self.name = kind.named(self.models or (), self._listing.headers)
+        self.name = kind.named(self.models or (), self._listing.headers) or self._by_refusal()
         self._endpoints, self._metrics, self._pages, notes = await asyncio.gather(
             self._probe.look_for_endpoints(
                 [] if self._seen.is_busy else [self._probe.target.dialect], kind.apis_of(self.name)
@@ -187,7 +187,7 @@ class _Sight:
     def look(self, others: Sequence[str]) -> Look:
         metrics = self._metrics
         by_metrics = kind.by_metrics(metrics.body) if metrics and metrics.status == 200 else None
-        name = self.name or by_metrics or self._by_refusal()
+        name = self.name or by_metrics
         return Look(
             target=self._probe.target.model_copy(update={"more_urls": self._target.more_urls}),
             has_key=self._has_key,
@@ -322,11 +322,12 @@ async def preflighted(
     looks: bool = True,
     wait_ready_s: float | None = None,
 ) -> Preflight | None:
-    """What `target` says of itself before the load, once it is ready, `wait_ready_s` at most; None where it
-    is not to be looked at. Raises ScenarioError or Unreachable.
+    """What `target` says of itself before the load, once all its servers are ready, `wait_ready_s` at
+    most; None where it is not to be looked at. Raises ScenarioError or Unreachable.
     """
     if wait_ready_s is not None:
-        await wait_ready(target, api_key, wait_ready_s, scenario.timeouts.connect_s)
+        limits_s = wait_ready_s, scenario.timeouts.connect_s
+        await asyncio.gather(*(wait_ready(one, api_key, *limits_s) for one in target.each()))
     if not looks:
         return None
     words, ignore_eos = mean_of_words(plan), scenario.load.ignore_eos

@@ -66,14 +66,18 @@ def error(status: int, message: str, **headers: str) -> Reply:
 # --- a target that is well ----------------------------------------------------------------------------------
 
 
-async def test_a_good_server_costs_two_requests_and_leaves_no_note() -> None:
-    """One list of models, one probe; the only model is picked and the facts are plain JSON."""
+async def test_a_good_server_answers_twice_with_tokens_and_leaves_no_note() -> None:
+    """A list of models, a probe of 16 tokens and one more of one; all else asks for no work."""
     chat = replace(stream_reply(prompt_tokens=11), headers=SSE | {"server": "uvicorn"})
     async with server(chat) as it:
         found = await look(it.url)
-    assert [(r.method, r.path) for r in it.requests] == [("GET", "/v1/models"), ("POST", CHAT)]
+    assert [(r.method, r.path) for r in it.requests][:2] == [("GET", "/v1/models"), ("POST", CHAT)]
+    posted = [r for r in it.requests if r.method == "POST" and r.body != b"{"]
+    assert [(r.path, r.json()["max_tokens"]) for r in posted] == [(CHAT, 16), (CHAT, 1)]
     assert (found.model, found.models, found.server, found.notes) == ("tiny", ("tiny",), "uvicorn", ())
-    assert json.loads(json.dumps(found.facts)) == {
+    facts = json.loads(json.dumps(found.facts))
+    assert [trait["name"] for trait in facts.pop("traits")] == [trait.name for trait in found.traits]
+    assert facts == {
         "model": "tiny",
         "models": ["tiny"],
         "server": "uvicorn",
@@ -82,8 +86,14 @@ async def test_a_good_server_costs_two_requests_and_leaves_no_note() -> None:
         "usage_given": True,
         "finish_reason": "length",
         "prompt_tokens": 11,
-        "asked_output_tokens": 4,
+        "asked_output_tokens": 16,
         "output_tokens": 4,
+        "endpoint": CHAT,
+        "kind": None,
+        "version": None,
+        "context_tokens": None,
+        "terms": {"without": [], "length": "max_tokens", "forced": {}},
+        "requests": len(it.requests),
     }
 
 
@@ -159,7 +169,8 @@ async def test_a_model_that_is_not_listed_is_noted_only() -> None:
     async with server(stream_reply(), models_reply("a", "b")) as it:
         found = await look(it.url, model="other")
     assert (found.model, found.models) == ("other", ("a", "b"))
-    assert found.notes == ("the server does not list the model other; it lists a, b",)
+    said = "the server does not list the model other: choose from a, b: it is asked for all the same"
+    assert found.notes == (said,)
 
 
 @pytest.mark.parametrize(
@@ -205,16 +216,8 @@ async def test_a_key_refused_at_the_probe() -> None:
 
 
 HINTS = [
-    (
-        400,
-        "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
-        "max_completion_tokens: 128}",
-    ),
-    (400, "max_tokens is not permitted", "{max_tokens: null}"),
     (422, "ignore_eos: Extra inputs are not permitted", "{ignore_eos: null}"),
-    (400, "unknown field stream_options", "{stream_options: null}"),
     (400, "the tokenizer has no chat template", "endpoint: /v1/completions"),
-    (405, "Method Not Allowed", "a null there removes a key"),
     (413, "too big", "a null there removes a key"),
 ]
 
@@ -234,8 +237,15 @@ async def test_a_missing_path_or_model_names_what_is_listed() -> None:
         line = await refused(it.url, model="x")
     assert line.endswith(
         "the server knows no such path or model (404): The model `x` does not exist.; "
-        "check base_url, endpoint and model; the server lists tiny"
+        "it does not list the model x: choose from tiny"
     )
+
+
+async def test_a_mistyped_model_is_told_the_nearest_one() -> None:
+    """Of several."""
+    listed = models_reply("llama-8b", "qwen-32b")
+    async with server(error(400, "Server is pinned to 'llama-8b'"), listed) as it:
+        assert (await refused(it.url, model="llama-8")).endswith("model llama-8, did you mean llama-8b?")
 
 
 async def test_a_redirect_names_its_location_and_is_not_followed() -> None:
@@ -325,9 +335,8 @@ async def test_what_will_blur_the_figures_is_noted() -> None:
     async with server(chat) as it:
         found = await look(it.url)
     assert found.notes == (
-        "the stream's content type is text/plain, not text/event-stream",
-        "no usage in the stream: output tokens will be counted by its events",
         "the stream ended with neither a finish reason nor [DONE]: every such answer counts as broken",
+        "no usage in the stream: output tokens will be counted by its events",
     )
     assert (found.facts["streams"], found.facts["usage_given"]) == (False, False)
 
@@ -336,21 +345,22 @@ async def test_a_stream_without_end_is_left() -> None:
     """A server that talks on and on is not read for ever."""
     chat = replace(stream_reply(["word " * 1000] * 100, done=False), end="hang")
     async with server(chat) as it:
-        assert (await look(it.url)).notes == ("the stream of the probe had no end in sight",)
+        assert "the stream of the probe had no end in sight" in (await look(it.url)).notes[0]
         await it.until(lambda: it.requests[1].hung_up_at_ns is not None)
 
 
 async def test_a_probe_without_a_token_is_noted() -> None:
     """Usage may claim tokens that were never streamed."""
     async with server(stream_reply(())) as it:
-        assert (await look(it.url)).notes == ("no token in the stream of the probe (usage says 0)",)
+        [note] = (await look(it.url)).notes
+    assert note == "no token in the stream of the probe (usage says 0): such an answer has no TTFT"
 
 
 async def test_ignore_eos_without_effect_is_noted() -> None:
-    """Asked for four tokens whatever happens, got two and a stop."""
+    """Asked for 16 tokens whatever happens, got two and a stop."""
     async with server(stream_reply(("a", "b"), finish="stop")) as it:
         [note] = (await look(it.url, ignore_eos=True)).notes
-        assert note == "asked for 4 tokens with ignore_eos, got 2: the server ends answers early"
+        assert note == "asked for 16 tokens with ignore_eos, got 2: the server ends answers early"
         assert (await look(it.url)).notes == ()
 
 
@@ -382,27 +392,23 @@ async def test_a_stream_that_does_not_end_is_noted() -> None:
     """Tokens came, the end did not."""
     chat = replace(stream_reply(done=False), end="hang")
     async with server(chat) as it:
-        assert (await look(it.url, first_token="100ms")).notes == (
-            "the stream of the probe had no end in sight",
-        )
+        [note] = (await look(it.url, first_token="100ms")).notes
+    assert note == "the stream of the probe had no end in sight: timeouts end such answers"
 
 
 @pytest.mark.parametrize("reply", [DROP, RESET])
-async def test_a_server_that_hangs_up_may_be_another_kind(reply: Reply) -> None:
+async def test_a_server_that_hangs_up_may_have_crashed(reply: Reply) -> None:
     """Closed or reset before any answer."""
     async with server(stream_reply(), reply) as it:
         line = await refused(it.url)
     assert "the connection failed before any answer" in line
-    assert line.endswith("a gRPC port, or a server that crashes?")
+    assert line.endswith("a server that crashes?")
 
 
 async def test_what_is_not_http_is_said_so() -> None:
-    """An HTTP/2 settings frame, as a gRPC port sends it."""
-    frame = Reply(
-        writes=[(0, b"\0\0\x12\4\0\0\0\0\0\0\3\0\0\0\x80\0\4\0\1\0\0\0\5\0\xff\xff\xff")], framing="raw"
-    )
-    async with ScriptedServer(frame) as it:
-        assert "what answers is not HTTP/1.1; a gRPC port" in await refused(it.url)
+    """Bytes that begin no answer, of no service that is known."""
+    async with ScriptedServer(Reply(writes=[(0, b"\0\1\2\3")], framing="raw")) as it:
+        assert "what answers is not HTTP/1.1; is it another service's port?" in await refused(it.url)
 
 
 async def test_an_answer_cut_in_the_middle() -> None:
@@ -422,7 +428,7 @@ async def test_tls_port_asked_in_plain_and_plain_port_asked_in_tls(tmp_path: Pat
         assert "the server speaks TLS and was asked in plain HTTP; write https:// in base_url" in line
     async with server(stream_reply()) as it:
         line = await refused(it.url.replace("http", "https"))
-        assert "if the server speaks plain HTTP, write http:// in base_url" in line
+        assert "the server speaks plain HTTP and was asked with TLS; write http:// in base_url" in line
 
 
 async def test_a_self_signed_certificate_needs_a_word(tmp_path: Path) -> None:
