@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 REPORTS = Path(__file__).parents[2] / "reports"
+MEASURED = {
+    "real-engines": "python -m tests.bench.real_engines",
+    "second-opinion": "python -m tests.bench.second_opinion",
+}
+"""Reports that are no study's, by what makes them: of real servers, measured over HTTP."""
 
 
 def figures(name: str) -> Any:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.studies.committed import REPORTS
+from tests.studies.committed import MEASURED, REPORTS
 
 MACHINE = r"(OPT-(13B|66B|175B)|GPT-3 of 175B|Mistral-7B|Llama-2-70B|Llama-3-8B) on .*(A100|H100)"
 ON_PAPER = "static-vs-continuous/slots-"  # a step is a step there, of no machine
-PICTURES = sorted(REPORTS.glob("*/*.svg"))
+PICTURES = sorted(each for each in REPORTS.glob("*/*.svg") if each.parent.name not in MEASURED)
 
 
 def text(picture: Path) -> str:
