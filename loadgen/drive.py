@@ -206,7 +206,8 @@ async def fire(
     processes = fleet.processes(order.plan, order.scenario)
     target = (preflight.target if preflight else None) or target
     model = target.model or (preflight.model if preflight else None)
-    header = order.header("http", BUNDLED if is_bundled else target.base_url, model)
+    bundled = target.about if isinstance(target, Bundled) else BUNDLED
+    header = order.header("http", bundled if is_bundled else ", ".join(target.urls), model)
     header.preflight = preflight.facts if preflight else None
     header.notes += [*(preflight.notes if preflight else []), *notes]
     words = preflight.calibration if preflight else None
@@ -319,8 +320,14 @@ def conclude(run: Run, folder: Path) -> Summary:
     return summary
 
 
+class Bundled(Target):
+    """The bundled engine's server. `about`: what it is, and where its model is computed where it has one."""
+
+    about: str
+
+
 @asynccontextmanager
-async def bundled_server(scenario: Scenario, plan: Plan | None = None) -> AsyncIterator[Target]:
+async def bundled_server(scenario: Scenario, plan: Plan | None = None) -> AsyncIterator[Bundled]:
     """The bundled engine served on loopback by a process of its own, which ends with this one.
 
     Raises ScenarioError for an engine that cannot run, or on which nothing of `plan` could.
@@ -343,7 +350,9 @@ async def bundled_server(scenario: Scenario, plan: Plan | None = None) -> AsyncI
         if not line:
             raise RuntimeError("the bundled engine's server did not start; its message stands above")
         endpoint = COMPLETIONS if scenario.load.sends_ids else CHAT
-        yield Target(base_url=line, model=engine.model_name, endpoint=endpoint)
+        url, _, computed = line.partition("\t")
+        about = f"{BUNDLED}, {computed}" if computed else BUNDLED
+        yield Bundled(base_url=url, model=engine.model_name, endpoint=endpoint, about=about)
     finally:
         server.stdin.close()
         try:

@@ -322,12 +322,12 @@ async def preflighted(
     looks: bool = True,
     wait_ready_s: float | None = None,
 ) -> Preflight | None:
-    """What `target` says of itself before the load, once all its servers are ready, `wait_ready_s` at
-    most; None where it is not to be looked at. Raises ScenarioError or Unreachable.
+    """What `target` says of itself before the load, once its servers are ready, each waited for
+    `wait_ready_s` at most; None where it is not to be looked at. Raises ScenarioError or Unreachable.
     """
     if wait_ready_s is not None:
-        limits_s = wait_ready_s, scenario.timeouts.connect_s
-        await asyncio.gather(*(wait_ready(one, api_key, *limits_s) for one in target.each()))
+        for one in target.each():
+            await wait_ready(one, api_key, wait_ready_s, scenario.timeouts.connect_s)
     if not looks:
         return None
     words, ignore_eos = mean_of_words(plan), scenario.load.ignore_eos

@@ -1,10 +1,10 @@
-"""The figures of a run's classes, or of the turns of its conversations, side by side."""
+"""The figures of a run's classes, of the turns of its conversations, or of its servers, side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from loadgen.report.figures import INFINITE, UNDEFINED, duration, number, percent
+from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent
 from loadgen.report.tables import FEW, FEW_MARK, Column, Table
 from loadgen.stats.summary import Distribution, Part
 
@@ -13,9 +13,11 @@ def table(title: str, what: str, parts: Mapping[str, Part]) -> Table | None:
     """A row a part; None where there is none."""
     if not parts:
         return None
+    offered = sum(part.offered for part in parts.values())
     columns = [
         Column(what, "label"),
         Column("offered"),
+        Column("share", drop=7),
         Column("rejected", drop=4),
         Column("errors", drop=4),
         Column("TTFT p50"),
@@ -27,7 +29,7 @@ def table(title: str, what: str, parts: Mapping[str, Part]) -> Table | None:
         Column("output tokens, mean", drop=5),
         Column("good"),
     ]
-    rows = [_row(name, part) for name, part in parts.items()]
+    rows = [_row(clean(name), part, offered) for name, part in parts.items()]
     return Table(title, columns, rows, [*_limits(parts), *_marks(rows)])
 
 
@@ -44,13 +46,14 @@ def _marks(rows: list[list[str]]) -> list[str]:
     return [f"{FEW_MARK}: fewer than {FEW} samples: this p99 is nearly the maximum."] if few else []
 
 
-def _row(name: str, part: Part) -> list[str]:
+def _row(name: str, part: Part, offered: int) -> list[str]:
     ttft, e2e, tpot, itl, output = (
         part.metrics[key] for key in ("ttft_s", "e2e_s", "tpot_s", "itl_s", "output_tokens")
     )
     return [
         name,
         f"{part.offered:,}",
+        percent(part.offered / offered if offered else None, offered),
         percent(part.rejection_rate, part.offered),
         percent(part.error_rate, part.offered),
         duration(ttft.quantiles["p50"]),

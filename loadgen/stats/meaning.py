@@ -17,11 +17,12 @@ from loadgen.stats.goodput import goodput
 from loadgen.stats.metrics import itl_is_assumed, metrics
 from loadgen.stats.outcomes import counted, erred, messages, outcomes, rejected, share, statuses
 from loadgen.stats.overload import overloaded
-from loadgen.stats.parts import by_class, by_turn
+from loadgen.stats.parts import by_class, by_target, by_turn
 from loadgen.stats.server import findings as of_server
 from loadgen.stats.server import server_side
 from loadgen.stats.shares import intervals
 from loadgen.stats.summary import Summary
+from loadgen.stats.targets import findings as of_targets
 from loadgen.stats.validity import ZERO_GAPS, judge_validity
 from loadgen.stats.verdict import judge, overall
 from loadgen.stats.warmup import findings as of_warmup
@@ -38,7 +39,7 @@ def summarize(run: Run) -> Summary:
     distributions, rate = metrics(run), flow.offered_rps(run)
     server = server_side(run)
     findings = [*judge_validity(run, distributions, rate, certificate), *of_warmup(warmup)]
-    findings += of_server(server)
+    findings += [*of_server(server), *of_targets(run)]
     makespan_s, makespan_output, makespan_total = flow.makespan(run)
     most, mean = flow.in_flight(run)
     errors = {name: n for name, n in ended.items() if name not in ("ok", "rejected", "aborted")}
@@ -95,6 +96,7 @@ def summarize(run: Run) -> Summary:
         retries=int(r.retries[r.measured].sum()),
         by_class=by_class(run),
         by_turn=by_turn(run),
+        by_target=by_target(run),
         server=server,
     )
     slos = judge(run, summary)

@@ -1,4 +1,4 @@
-"""The figures of a part of a run: of one class of requests, of some turns of conversations."""
+"""The figures of a part of a run: of one class of requests, of some turns, of one of several servers."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ def by_turn(run: Run) -> dict[str, Part]:
     r = run.records
     turns = {name: r.measured & (r.turn >= first) & (r.turn <= last) for name, (first, last) in TURNS.items()}
     return {name: _part(_only(run, rows)) for name, rows in turns.items() if rows.any()}
+
+
+def by_target(run: Run) -> dict[str, Part]:
+    """Each of several servers, in the order of the plan. A request that was never sent is in none."""
+    r = run.records
+    names = [r.target[at] for at in np.argsort(r.index)] if any(r.target) else []
+    rows = {name: r.measured & (np.array(r.target, object) == name) for name in dict.fromkeys(names) if name}
+    return {name: _part(_only(run, of_it)) for name, of_it in rows.items() if of_it.any()}
 
 
 def of_class(run: Run, name: str) -> Run:

@@ -97,7 +97,7 @@ class Warmup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured rows of one class, or of some turns of conversations; figures as in the Summary.
+    """The measured rows of one class, of some turns, or of one of several servers; figures as in the Summary.
 
     `metrics`: ttft_s, e2e_s, tpot_s, itl_s, output_tokens.
     """
@@ -309,6 +309,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     usd_per_million_output_tokens: float | None = None
     by_class: dict[str, Part] = {}
     by_turn: dict[str, Part] = {}
+    by_target: dict[str, Part] = {}
     fluid_share: float | None = None
     intervals: dict[str, Interval] = {}
     server: ServerSide | None = None
