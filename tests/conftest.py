@@ -28,6 +28,8 @@ LEFT_OUT = pytest.StashKey[dict[str, int]]()
 BY_MARKER = {
     "slow": "they take seconds of real time",
     "browser": "they open pages in a headless Chromium",
+    "real": "they start real servers (tests/real/README.md)",
+    "torch": "they compute with a real model",
 }
 
 
