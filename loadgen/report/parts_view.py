@@ -9,15 +9,14 @@ from loadgen.report.tables import FEW, FEW_MARK, Column, Table
 from loadgen.stats.summary import Distribution, Part
 
 
-def table(title: str, what: str, parts: Mapping[str, Part]) -> Table | None:
-    """A row a part; None where there is none."""
+def table(title: str, what: str, parts: Mapping[str, Part], *, shared: bool = False) -> Table | None:
+    """A row a part; None where there is none. `shared`: with the share of requests that each had."""
     if not parts:
         return None
-    offered = sum(part.offered for part in parts.values())
     columns = [
         Column(what, "label"),
         Column("offered"),
-        Column("share", drop=7),
+        *([Column("share", drop=2)] if shared else []),
         Column("rejected", drop=4),
         Column("errors", drop=4),
         Column("TTFT p50"),
@@ -29,7 +28,8 @@ def table(title: str, what: str, parts: Mapping[str, Part]) -> Table | None:
         Column("output tokens, mean", drop=5),
         Column("good"),
     ]
-    rows = [_row(clean(name), part, offered) for name, part in parts.items()]
+    of = sum(part.offered for part in parts.values()) if shared else None
+    rows = [_row(clean(name), part, of) for name, part in parts.items()]
     return Table(title, columns, rows, [*_limits(parts), *_marks(rows)])
 
 
@@ -46,14 +46,14 @@ def _marks(rows: list[list[str]]) -> list[str]:
     return [f"{FEW_MARK}: fewer than {FEW} samples: this p99 is nearly the maximum."] if few else []
 
 
-def _row(name: str, part: Part, offered: int) -> list[str]:
+def _row(name: str, part: Part, of: int | None) -> list[str]:
     ttft, e2e, tpot, itl, output = (
         part.metrics[key] for key in ("ttft_s", "e2e_s", "tpot_s", "itl_s", "output_tokens")
     )
     return [
         name,
         f"{part.offered:,}",
-        percent(part.offered / offered if offered else None, offered),
+        *([] if of is None else [percent(part.offered / of if of else None, of)]),
         percent(part.rejection_rate, part.offered),
         percent(part.error_rate, part.offered),
         duration(ttft.quantiles["p50"]),

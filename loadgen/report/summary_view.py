@@ -111,7 +111,7 @@ def tables(s: Summary, *, explained: bool = True) -> list[Table]:
     parts = [
         parts_view.table(f"By class ({source_of(s)})", "class", s.by_class),
         parts_view.table(f"By turn ({source_of(s)})", "turn", s.by_turn),
-        parts_view.table(f"By target ({source_of(s)})", "target", s.by_target),
+        parts_view.table(f"By target ({source_of(s)})", "target", s.by_target, shared=True),
     ]
     whole = [slo_view.table(s, source_of(s)), outcomes(s), errors(s)]
     whole += [latencies(s, explained=explained), rates(s), costs(s), *server_view.tables(s, source_of(s))]
