@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -162,6 +163,25 @@ class Faults(Strict):
     fake_streaming: bool = Field(default=False, description="the whole stream in one piece, at the end")
 
 
+# --- a real model -------------------------------------------------------------------------------------------
+
+MODEL_PREFIX = "torch:"
+
+
+class Compute(Strict):
+    """What a `model` is computed on. Without a model it changes nothing."""
+
+    device: Literal["auto", "cuda", "cpu"] = Field(
+        default="auto", description="auto: the GPU if there is one"
+    )
+    dtype: Literal["auto", "bfloat16", "float32"] = Field(
+        default="auto", description="of weights and KV; auto: bfloat16, on a CPU only if it multiplies that"
+    )
+    threads: Count | None = Field(
+        default=None, description="of the CPU; null: a core less than there are, which serves and measures"
+    )
+
+
 # --- the engine ---------------------------------------------------------------------------------------------
 
 
@@ -280,7 +300,15 @@ class Engine(Strict):
     )
     tokens_per_chunk: Count = Field(default=1, description="tokens in one event of the stream")
     seed: CountOrZero = Field(default=0, description="of jitter, of answers' lengths and of faults")
-    cost: Cost = Field(default=RooflineCost(), description="seconds of a step")
+    cost: Cost = Field(
+        default=RooflineCost(), description="seconds of a step; a model's take as long as they take"
+    )
+    model: Annotated[str, Field(pattern=f"^{MODEL_PREFIX}.")] | None = Field(
+        default=None,
+        description="a real model computes the answers: torch:llama-144m (random weights, made on the spot), "
+        "torch:llama-1m, or torch:FOLDER with a Llama's config.json and safetensors",
+    )
+    compute: Compute = Field(default=Compute(), description="what the model is computed on")
     jitter: Jitter | None = Field(default=None, description="noise on the seconds of a step")
     faults: Faults | None = Field(default=None, description="what the served engine does wrong on purpose")
     model_name: str = Field(default="mini-engine", description="the name that the served engine answers to")
@@ -293,6 +321,8 @@ class Engine(Strict):
             return data
         if isinstance(data.get("preset"), str):
             data = presets.under(data["preset"], data)
+        if isinstance(model := data.get("model"), str):
+            data = {"model_name": PurePath(model.removeprefix(MODEL_PREFIX)).name} | data
         cost, kv = data.get("cost"), data.get("kv")
         if isinstance(cost, dict) and cost.keys() <= _ROOFLINE:
             data = data | {"cost": {"kind": "roofline"} | cost}
@@ -308,7 +338,9 @@ class Engine(Strict):
 
     @model_validator(mode="after")
     def _can_run(self) -> Self:
-        wrong = chain(self._wrong_steps(), self._wrong_preemption(), self._wrong_memory())
+        wrong = chain(
+            self._wrong_steps(), self._wrong_preemption(), self._wrong_memory(), self._wrong_model()
+        )
         if (why := next(wrong, None)) is not None:
             raise ValueError(why)
         return self
@@ -356,7 +388,9 @@ class Engine(Strict):
         kv = self.kv
         if kv is None:
             return
-        if kv.tokens is None and not isinstance(self.cost, RooflineCost):
+        if kv.tokens is None and self.model is not None:
+            yield "kv.tokens is needed: a model's KV is real memory, and a profile's GPU is not where it lies"
+        elif kv.tokens is None and not isinstance(self.cost, RooflineCost):
             yield f"kv.tokens is needed: a {self.cost.kind} cost has no GPU whose memory could be counted"
         if kv.reserve == "max_length" and self.max_length is None:
             yield "kv.reserve max_length reserves as much as the engine's max_length: give max_length"
@@ -372,6 +406,20 @@ class Engine(Strict):
             yield "kv.buddy rounds what is reserved, and reserve: paged takes blocks as they are needed"
         if kv.prefix_cache and not self.is_paged:
             yield "kv.prefix_cache shares blocks: it needs reserve: paged"
+
+    def _wrong_model(self) -> Iterator[str]:
+        if self.model is None:
+            return
+        if self.preempt != "none" and self.restore != "recompute":
+            yield f"restore {self.restore}: a model's KV is computed anew: restore must be recompute"
+        if self.kv is not None and self.kv.prefix_cache:
+            yield "kv.prefix_cache: a model computes each prompt whole: set it to false"
+        if self.padded_context:
+            yield "padded_context: a model attends to what there is: set it to false"
+        if self.eos is not None:
+            yield "eos draws the lengths of made-up answers: a model ends its own"
+        if self.jitter is not None:
+            yield "jitter is noise on computed seconds: a model's are measured"
 
     @property
     def takes_whole_prompts(self) -> bool:

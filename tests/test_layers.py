@@ -19,6 +19,7 @@ LEVELS = {
     "workload": 1, "engine": 1, "timer": 1,
     "stats": 2, "client": 2, "pulse": 2,
     "engine.device": 2, "engine.faults": 2, "engine.reply": 2, "engine.serve": 2,
+    "engine.model.compute": 2,
     "drive": 3, "compare": 3, "grid": 3, "repeats": 3, "calibrate": 3, "baseline": 3, "gate": 3,
     "imports": 3, "level": 3, "looks": 3, "probe": 3, "edges": 3, "capacity": 3, "replicas": 3, "sweep": 3, "ladder": 3,
     "report": 4, "api": 4,

@@ -72,7 +72,12 @@ def serve(
         typer.Option("--set", metavar="KEY=VALUE", help="Any knob, such as kv.block_tokens=32; repeatable."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="The name it answers to.")
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="The name it answers to; torch:llama-144m, or torch:FOLDER: a real model that computes.",
+        ),
     ] = None,
     engine: Annotated[str | None, typer.Option(help="The whole engine as JSON.", hidden=True)] = None,
     speed: Annotated[float, typer.Option(help="Times faster than the profile: 0.001 to 1e6.")] = 1.0,
@@ -86,6 +91,7 @@ def serve(
     from loadgen.cli.engine_flags import assignment, cost, layered, of_json, written
     from loadgen.cli.firing import run_async
     from loadgen.cli.flags import api_key
+    from loadgen.knobs import MODEL_PREFIX
     from loadgen.scenario import ScenarioError
 
     if not 0.001 <= speed <= 1e6:  # which nan is not
@@ -103,12 +109,16 @@ def serve(
         "kv": None if kv_tokens is None else {"tokens": kv_tokens},
         "max_length": max_length,
         "seed": seed,
-        "model_name": model,
+        "model" if model is not None and model.startswith(MODEL_PREFIX) else "model_name": model,
         "cost": cost(step, gpu, profile),
     }
     own = written(scenario) if engine is None else of_json(engine)
     flags = {knob: value for knob, value in knobs.items() if value is not None}
     asked = layered(own, flags, *map(assignment, others or []))
+    if asked.model is not None and (speed != 1 or knobs["cost"] is not None):
+        raise ScenarioError(
+            "command line: a model takes the time it takes: no --speed, --step, --gpu with it"
+        )
     run_async(_serve(asked, host, port, api_key(api_key_env), speed, attached))
 
 
@@ -125,10 +135,18 @@ async def _serve(engine: Engine, host: str, port: int, key: str | None, speed: f
 
     def ready(bound_port: int) -> None:
         if not attached:
-            print(f"{line(engine)}, speed {speed:g}", file=sys.stderr)
-        print(f"http://{f'[{host}]' if ':' in host else host}:{bound_port}", flush=True)
+            how = _computed(engine) if engine.model else f"speed {speed:g}"
+            print(f"{line(engine)}, {how}", file=sys.stderr)
+        url = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}"
+        print(f"{url}\t{_computed(engine)}" if attached and engine.model else url, flush=True)
 
     await serve_engine(engine, host=host, port=port, api_key=key, speed=speed, ready=ready, stopping=stopping)
+
+
+def _computed(engine: Engine) -> str:
+    from loadgen.engine.model.compute import device
+
+    return f"{engine.model} on {device(engine)}"
 
 
 def _end_with_stdin(stopping: asyncio.Event) -> None:

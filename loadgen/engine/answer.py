@@ -8,7 +8,6 @@ import msgspec
 
 from loadgen.engine.choice import Choice
 from loadgen.engine.dialect import DONE, Ask
-from loadgen.engine.text import words
 
 
 class Answer:
@@ -60,7 +59,7 @@ class Answer:
         return events
 
     def _event(self, choice: Choice, start: int, end: int) -> bytes:
-        head, text = self._heads[choice.index], words(start, end, choice.chars)
+        head, text = self._heads[choice.index], choice.text(start, end)
         is_last = end == choice.sequence.output_tokens
         if not is_last and not self._ask.continuous_usage:
             return b"%b%b%b" % (head, text, self._tail)
@@ -90,7 +89,7 @@ class Answer:
         )
 
     def _said(self, choice: Choice) -> dict[str, Any]:
-        text = words(0, choice.sequence.output_tokens, choice.chars).decode()
+        text = msgspec.json.decode(b'"%b"' % choice.text(0, choice.sequence.output_tokens))
         said = {"message": {"role": "assistant", "content": text}} if self._ask.is_chat else {"text": text}
         return {"index": choice.index, **said, "logprobs": None, "finish_reason": choice.finish_reason}
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from loadgen.engine.batching import Scheduler
 from loadgen.engine.cost import step_cost
+from loadgen.engine.model.shape import find
 from loadgen.engine.sequence import Sequence
 from loadgen.knobs import Engine
 from loadgen.plan import Plan
@@ -13,10 +14,13 @@ from loadgen.scenario import ScenarioError
 
 
 def check(engine: Engine, plan: Plan | None = None) -> None:
-    """Raises ScenarioError for a cost without a profile, for weights or requests that its memory cannot hold,
-    and where not a row of `plan` could ever run.
+    """Raises ScenarioError for a cost without a profile, for a model that is not there or needs torch, for
+    weights or requests that its memory cannot hold, and where not a row of `plan` could ever run.
     """
-    step_cost(engine)
+    if engine.model is None:
+        step_cost(engine)
+    else:
+        find(engine.model)
     scheduler = Scheduler(engine)
     if plan is None or not len(plan):
         return

@@ -1,4 +1,4 @@
-"""The scheduler on the wall clock: a device that takes as long over a step as its cost says."""
+"""The scheduler on the wall clock: a device that takes as long over a step as its cost says, or a model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -49,21 +50,63 @@ class Call:
     is_dropped: bool = False
 
 
+class Clock:
+    """The engine's seconds since it was made, `speed` of which pass in a second of the wall clock."""
+
+    def __init__(self, timer: Timer, speed: float) -> None:
+        self.ns_per_s = 1e9 / speed
+        self._timer = timer
+        self._origin_ns = timer.now_ns()
+
+    def now_s(self) -> float:
+        return (self._timer.now_ns() - self._origin_ns) / self.ns_per_s
+
+    async def until(self, at_s: float) -> None:
+        """Or when the timer is rung, if that is first; infinity: then only."""
+        await self._timer.until(None if at_s == math.inf else self._origin_ns + round(at_s * self.ns_per_s))
+
+
+class Compute(Protocol):
+    """What a step is run on."""
+
+    async def run(self, step: Step, start_s: float, clock: Clock) -> float:
+        """Return once it is computed; when it was, or ought to have been."""
+
+    def keep(self, running: list[Sequence]) -> None:
+        """All others have left: what was computed of them is not needed any more."""
+
+
+class Pretence:
+    """Computes nothing, and takes as long as the engine's cost says."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._cost = step_cost(engine)
+
+    async def run(self, step: Step, start_s: float, clock: Clock) -> float:
+        end_s = start_s + self._cost(step)
+        await clock.until(end_s)
+        return end_s
+
+    def keep(self, _running: list[Sequence]) -> None:
+        """There is nothing."""
+
+
 class Device:
-    """Runs one step after the other, `speed` times faster than the engine's cost says.
+    """Runs one step after the other: on `compute`, or `speed` times faster than the engine's cost says.
 
     It keeps its own schedule: a step starts when the one before was due to end, however late the loop woke,
     so that lateness does not add up. Only when the loop is later than a whole step does the schedule slip,
     and that is counted.
     """
 
-    def __init__(self, engine: Engine, timer: Timer, speed: float = 1.0) -> None:
+    def __init__(
+        self, engine: Engine, timer: Timer, speed: float = 1.0, compute: Compute | None = None
+    ) -> None:
         self.metrics = Metrics()
         self._scheduler = Scheduler(engine)
-        self._cost = step_cost(engine)
+        self._compute = Pretence(engine) if compute is None else compute
         self._timer = timer
-        self._origin_ns = timer.now_ns()
-        self._ns_per_s = 1e9 / speed  # wall nanoseconds in one of the engine's seconds
+        self._clock = Clock(timer, speed)
         self._tokens_per_event = engine.tokens_per_chunk
         self._by_batch = engine.batching != "continuous" and engine.release == "batch"
         self._caches = engine.kv is not None and engine.kv.prefix_cache
@@ -137,28 +180,28 @@ class Device:
                 start_s = await self._rest(step.until_s)
                 step = self._scheduler.next_step(start_s)
             else:
-                step, start_s = await self._compute(step, start_s)
+                step, start_s = await self._take(step, start_s)
 
     async def _rest(self, until_s: float) -> float:
         self._resting = True
-        await self._timer.until(None if until_s == math.inf else self._instant_ns(until_s))
+        await self._clock.until(until_s)
         self._resting = False
         return min(self._now_s(), until_s)
 
-    async def _compute(self, step: Step, start_s: float) -> tuple[Step | Idle, float]:
-        """Take as long as the step costs and hand out its tokens; the next step and when it starts. That is
-        decided first: who comes while tokens are handed out comes after it started.
+    async def _take(self, step: Step, start_s: float) -> tuple[Step | Idle, float]:
+        """Compute the step and hand out its tokens; the next step and when it starts. That is decided first:
+        who comes while tokens are handed out comes after it started.
         """
         self._stamp_admitted(step)
-        end_s = start_s + self._cost(step)
-        await self._timer.until(self._instant_ns(end_s))
+        end_s = await self._compute.run(step, start_s, self._clock)
         late_s = self._now_s() - end_s
-        self._account(step, late_s)
+        self._account(step, end_s - start_s, late_s)
         ended = self._scheduler.finish(step)
         if late_s > end_s - start_s:
             self.metrics.slips += 1
             end_s = self._now_s()
         following = self._scheduler.next_step(end_s)
+        self._compute.keep(self._scheduler.running)
         self._hand_out(step, ended)
         return following, end_s
 
@@ -176,8 +219,10 @@ class Device:
                 self.metrics.prefix_queries += sequence.prompt_tokens
                 self.metrics.prefix_hits += sequence.cached_tokens
 
-    def _account(self, step: Step, late_s: float) -> None:
-        late_ns = round(late_s * self._ns_per_s)
+    def _account(self, step: Step, step_s: float, late_s: float) -> None:
+        ns_per_s = self._clock.ns_per_s
+        late_ns = round(late_s * ns_per_s)
+        self.metrics.step_s.add(step_s * ns_per_s / 1e9)
         self._late_ns.append(late_ns)
         self.metrics.late_s.add(late_ns / 1e9)
         self.metrics.step_tokens.add(step.tokens)
@@ -216,6 +261,8 @@ class Device:
         call.emit(choice)
 
     def _end(self, call: Call, choice: Choice, now_ns: int) -> None:
+        if choice.sequence.output_tokens < choice.sequence.asked_tokens:
+            choice.finish_reason = "stop"
         self.metrics.finished[choice.finish_reason] += 1
         self.metrics.e2e_s.add((now_ns - call.stamps.accept_ns) / 1e9)
         del self._wanted[choice.sequence.id]
@@ -225,7 +272,4 @@ class Device:
             call.over.set()
 
     def _now_s(self) -> float:
-        return (self._timer.now_ns() - self._origin_ns) / self._ns_per_s
-
-    def _instant_ns(self, at_s: float) -> int:
-        return self._origin_ns + round(at_s * self._ns_per_s)
+        return self._clock.now_s()

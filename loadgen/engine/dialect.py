@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from loadgen.engine.text import MAX_OUTPUT_TOKENS
-from loadgen.engine.tokens import MAX_TOKEN_ID, count_tokens, token_ids
+from loadgen.engine.tokens import MAX_TOKEN_ID, count_tokens
 
 MAX_CHOICES = 128
 """The largest `n`."""
@@ -151,8 +151,8 @@ def read_completion(body: bytes) -> Ask:
     return _ask(asked, prompt, _first(asked.max_tokens, 16), is_chat=False)
 
 
-def read_tokenize(body: bytes) -> tuple[str | None, list[int]]:
-    """The model that was named, and the ids of a prompt's tokens, given as `prompt` or as `messages`.
+def read_tokenize(body: bytes) -> tuple[str | None, bytes]:
+    """The model that was named, and a prompt, given as `prompt` or as `messages`.
 
     Raises Refusal (400) for another body.
     """
@@ -160,7 +160,7 @@ def read_tokenize(body: bytes) -> tuple[str | None, list[int]]:
     if (asked.prompt is None) == (asked.messages is None):
         raise Refusal(400, "give either a prompt or messages", param="prompt")
     text = _utf8(asked.messages or []) if asked.prompt is None else asked.prompt.encode()
-    return asked.model, token_ids(text)
+    return asked.model, text
 
 
 def _utf8(messages: list[_Message]) -> bytes:

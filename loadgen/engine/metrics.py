@@ -69,6 +69,7 @@ class Metrics:
         self.e2e_s = Histogram(_REQUEST_S)
         self.queue_s = Histogram(_REQUEST_S)
         self.step_tokens = Histogram(_STEP_TOKENS)
+        self.step_s = Histogram(_GAP_S)
         self.late_s = Histogram(_LATE_S)
         self.fan_out_s = Histogram(_LATE_S)
         self.fan_out_per_stream_s = Histogram(_STREAM_S)
@@ -146,6 +147,7 @@ def _histograms(metrics: Metrics, model: str) -> Iterator[Metric]:
         ("vllm:e2e_request_latency_seconds", "Taken to last token.", metrics.e2e_s),
         ("vllm:request_queue_time_seconds", "Taken to first step.", metrics.queue_s),
         ("vllm:iteration_tokens_total", "Tokens computed in a step.", metrics.step_tokens),
+        ("loadgen_engine_step_seconds", "Start of a step to its end.", metrics.step_s),
         ("loadgen_engine_step_lateness_seconds", "Start of a step against due.", metrics.late_s),
         ("loadgen_engine_fan_out_seconds", "First to last write of a step.", metrics.fan_out_s),
         (

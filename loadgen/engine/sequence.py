@@ -42,6 +42,10 @@ class Sequence:
     """
     next_step: int = -1
     """The step that would lengthen the last of those runs."""
+    tokens: list[int] = field(default_factory=list)
+    """Ids of its prompt and of what it emitted, where a real model computes them."""
+    ends_from: int | None = None
+    """Tokens after which that model may end the answer; None: never."""
 
     def emit(self, step_number: int, tokens: int) -> bool:
         """It gets a token in each of `tokens` steps, the first of that number. Whether it was its last."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from itertools import count
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
@@ -24,14 +25,19 @@ from loadgen import __version__
 from loadgen.engine.answer import Answer
 from loadgen.engine.batching import RETRY_AFTER_S
 from loadgen.engine.chance import uniform
+from loadgen.engine.check import check
 from loadgen.engine.choice import Choice, choices, know_prefix
 from loadgen.engine.device import Call, Device, Stamps
 from loadgen.engine.dialect import Ask, Refusal, read_chat, read_completion, read_tokenize
 from loadgen.engine.metrics import exposition
 from loadgen.engine.reply import Reply
+from loadgen.engine.tokens import token_ids
 from loadgen.knobs import Engine, Faults
 from loadgen.scenario import ScenarioError
 from loadgen.timer import calm_garbage_collector, new_timer
+
+if TYPE_CHECKING:
+    from loadgen.engine.model.compute import Model
 
 _MAX_BODY_BYTES = 64 * 2**20
 _KEPT_REQUESTS = 100_000
@@ -64,6 +70,10 @@ async def serve(
     by X-Request-ID, and how late its steps ended; with ?format=csv, or at /debug/requests.csv, the stamps as
     CSV).
 
+    A `model` computes its answers, greedily, and ends them by itself unless `ignore_eos` is given; its steps
+    take as long as they take (`speed` is of no use then), its prompts have the tokens that its vocabulary
+    gives them, and `stop` is refused. Without one, what follows holds.
+
     An answer has exactly `max_tokens` tokens (default: chat 128, completions 16), unless the engine has a law
     for ends of sequence and `ignore_eos` is not given, or a `stop` string appears in its text, which is
     " 000 001 002 ...". A token of prompt is four bytes of UTF-8. A lower `priority` is more urgent, where the
@@ -76,7 +86,9 @@ async def serve(
     are closed. Raises ScenarioError for a cost without a profile, and where the port cannot be had.
     """
     with closing(new_timer()) as timer, calm_garbage_collector():
-        service = _Service(engine, Device(engine, timer, speed), api_key)
+        model = _loaded(engine)
+        engine = engine if model is None else model.engine
+        service = _Service(engine, Device(engine, timer, speed, model), api_key, model)
         # Cancelling the handler of a lost connection is how a sequence learns that its client is gone.
         runner = web.AppRunner(
             service.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.25, logger=_log
@@ -93,6 +105,17 @@ async def serve(
                 driving.cancel()
         finally:
             await runner.cleanup()
+            if model is not None:
+                model.close()
+
+
+def _loaded(engine: Engine) -> Model | None:
+    if engine.model is None:
+        return None
+    check(engine)
+    from loadgen.engine.model.compute import Model  # which imports torch
+
+    return Model(engine)
 
 
 async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
@@ -113,11 +136,12 @@ _log.addFilter(_is_ours)
 
 
 class _Service:
-    def __init__(self, engine: Engine, device: Device, api_key: str | None) -> None:
+    def __init__(self, engine: Engine, device: Device, api_key: str | None, decoder: Model | None) -> None:
         self.device = device
         self.is_stopping = False
         self._engine = engine
         self._model = engine.model_name
+        self._decoder = decoder
         self._bearer = None if api_key is None else f"Bearer {api_key}".encode()
         self._created = int(time.time())
         self._next_id = 0  # of a sequence
@@ -151,7 +175,10 @@ class _Service:
             await self._go_wrong(self._engine.faults)
         ask = read(await request.read())
         self._check_model(ask.model)
-        chosen = choices(ask, self._engine, self._next_id)
+        vocabulary = None
+        if self._decoder is not None:
+            ask, vocabulary = self._decoder.read(ask), self._decoder.vocabulary
+        chosen = choices(ask, self._engine, self._next_id, vocabulary)
         self._next_id += ask.n
         answer_id = uuid4().hex
         answer = self._answer(ask, chosen, answer_id)
@@ -206,8 +233,9 @@ class _Service:
             raise Refusal(404, message, code="model_not_found", param="model")
 
     async def _tokenize(self, request: web.Request) -> web.Response:
-        model, tokens = read_tokenize(await request.read())
+        model, text = read_tokenize(await request.read())
         self._check_model(model)
+        tokens = token_ids(text) if self._decoder is None else self._decoder.vocabulary.ids(text)
         found = {"count": len(tokens), "max_model_len": self._engine.max_length, "tokens": tokens}
         return _json(msgspec.json.encode(found))
 

@@ -57,11 +57,13 @@ def simulate(
     Steps in which nothing changes are taken many at a time, unless `observe` or `each_step` wants them one by
     one: the records are the same.
 
-    Raises ScenarioError for a cost without a profile, for faults (they are the served engine's), and where no
-    row of the plan could ever run.
+    Raises ScenarioError for a cost without a profile, for faults and a model (they are the served engine's),
+    and where no row of the plan could ever run.
     """
     if engine.faults is not None:
         raise ScenarioError("engine.faults: they are the served engine's, and a simulation has none")
+    if engine.model is not None:
+        raise ScenarioError("engine.model: a real model takes the time that it takes; it cannot be simulated")
     check(engine, plan)
     return Simulation(
         plan=plan,

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from loadgen.engine.tokens import TOKEN_BYTES
 
 MAX_OUTPUT_TOKENS = 131_072
+MAX_WORDS = 62**3
+"""Tokens that three digits tell apart."""
 
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _LETTERS = frozenset(" " + _DIGITS)

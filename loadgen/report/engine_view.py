@@ -106,6 +106,8 @@ def _wait(window_s: float) -> str:
 
 def _cost(engine: Engine) -> str:
     cost = engine.cost
+    if engine.model is not None:
+        return "steps computed"
     if isinstance(cost, FixedCost):
         per_token = f" + {show_duration(cost.per_token_s)} a token" if cost.per_token_s else ""
         return f"{show_duration(cost.step_s)} a step{per_token}"
