@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print them as JSON, alone on stdout.")]
 
 engines = typer.Typer(rich_markup_mode=None)
-engines.command()(ladder)
 
 
 @engines.callback(invoke_without_command=True)
@@ -61,6 +60,9 @@ def fit(
     from loadgen.engine import fit as fitting
 
     Words().document(as_yaml(fitting.fit(fitting.read(file)), file))
+
+
+engines.command()(ladder)
 
 
 def as_yaml(found: Fit, file: Path) -> str:

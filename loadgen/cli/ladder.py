@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadgen.cli import options
+from loadgen.cli.exits import Exit
 
 if TYPE_CHECKING:
     from loadgen.cli.words import Words
@@ -31,8 +32,8 @@ def ladder(
     levels: Annotated[
         str, typer.Option(help="How many streams decode together; no more than the server has slots.")
     ] = "1,2,4,8,16",
-    input_len: Annotated[int, typer.Option(help="Tokens of the prompts of these.")] = 64,
-    output_len: Annotated[int, typer.Option(help="Tokens of their answers.")] = 128,
+    input_len: Annotated[int, typer.Option(min=1, help="Tokens of the prompts of these.")] = 64,
+    output_len: Annotated[int, typer.Option(min=16, help="Tokens of their answers.")] = 128,
     prompts: Annotated[str, typer.Option(help="Tokens of prompts that are asked alone.")] = "64,256,1024",
     out: Annotated[
         Path | None,
@@ -40,9 +41,10 @@ def ladder(
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure the steps of a live server at rising concurrency, and fit the cost of a step to them.
+    """Measure the steps of a live server, and fit a cost to them.
 
-    Prints YAML for a scenario, as `fit` does of the CSV. The server should be idle otherwise.
+    Some streams decode together, at rising concurrency, and prompts are asked alone. Prints YAML for a
+    scenario, as `fit` does of the CSV. The server is to be idle otherwise.
     """
     from loadgen import drive
     from loadgen.cli.engines import as_yaml
@@ -88,7 +90,10 @@ def _measuring(words: Words, folder: Path) -> Measure:
     fire = measuring(Manner(words.progress, words.quiet), virtual=False)
 
     def measure(scenario: Scenario, name: str) -> Run:
-        return fire(Order(scenario, draw(scenario), folder / name, f"{folder.name}-{name}"), None)
+        run = fire(Order(scenario, draw(scenario), folder / name, f"{folder.name}-{name}"), None)
+        if run.header.interrupted:
+            raise typer.Exit(Exit.INTERRUPTED)
+        return run
 
     return measure
 
