@@ -95,6 +95,7 @@ class ScriptedServer:
         self,
         script: Script | Mapping[str, Script],
         *,
+        host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         unix_socket: Path | None = None,
@@ -102,6 +103,7 @@ class ScriptedServer:
     ) -> None:
         self.requests: list[Received] = []
         self.connections = 0
+        self.host = host
         self.port = port
         self.on_accept = on_accept
         self._tls = tls
@@ -121,7 +123,7 @@ class ScriptedServer:
             self._server = await loop.create_unix_server(lambda: _Connection(self), path, ssl=self._tls)
             return self
         self._server = await loop.create_server(
-            lambda: _Connection(self), "127.0.0.1", self.port, ssl=self._tls
+            lambda: _Connection(self), self.host, self.port, ssl=self._tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
         return self

@@ -322,6 +322,33 @@ def test_rows_that_cannot_be_sent_are_refused(rows: str, words: str) -> None:
     assert said == words or (words[-1] in " /" and said.startswith(words))
 
 
+BURST = "load: {arrivals: {kind: burst}, num_requests: 1}\n"
+
+
+def test_servers_may_be_a_list() -> None:
+    """Each is a target of its own, alike but for its URL; one alone is no list of servers."""
+    text = BURST + "target: {base_url: [http://a, 'https://b/v1'], model: m, insecure: true}"
+    target = parse(text, "f.yaml").target
+    assert target is not None
+    assert target.urls == ("http://a", "https://b/v1")
+    assert [(one.base_url, one.more_urls, one.model) for one in target.each()] == [
+        ("http://a", (), "m"),
+        ("https://b/v1", (), "m"),
+    ]
+    again = build(parse(text, "f.yaml").as_asked()).target
+    assert again is not None
+    assert again.urls == target.urls
+
+
+def test_who_pays_is_a_header_like_any_other() -> None:
+    """A header of that name that is written out wins; neither is kept."""
+    payers = "organization: org-1, project: p-1, headers: {OpenAI-Project: p-2}"
+    asked = parse(BURST + f"target: {{base_url: http://a, {payers}}}", "f.yaml")
+    assert asked.target is not None
+    assert asked.target.headers == {"OpenAI-Organization": "org-1", "OpenAI-Project": "p-2"}
+    assert {"org-1", "p-1", "p-2"}.isdisjoint(str(asked.as_asked()).replace("'", " ").split())
+
+
 @pytest.mark.parametrize(
     ("target", "words"),
     [
@@ -330,6 +357,17 @@ def test_rows_that_cannot_be_sent_are_refused(rows: str, words: str) -> None:
             "{base_url: localhost:8000}",
             "target.base_url: not a base URL: write http://host:port or https://host",
         ),
+        (
+            "{base_url: [http://a, h]}",
+            "target.base_url: not a base URL: write http://host:port or https://host",
+        ),
+        ("{base_url: [http://a, 3]}", "target.base_url: must be text, or a list of texts"),
+        ("{base_url: [http://a, http://a/]}", "target.base_url: names a server twice"),
+        (
+            "{base_url: [http://a, http://b], unix_socket: s}",
+            "target: a unix_socket is one server: give one base_url",
+        ),
+        ("{base_url: http://a, organization: 5}", "target.organization: must be text, not 5"),
         ("{base_url: 'http://h:99999'}", "target.base_url: a port is a number from 1 to 65535"),
         ("{base_url: 'http://h:0'}", "target.base_url: a port is a number from 1 to 65535"),
         (
@@ -385,6 +423,10 @@ def test_an_impossible_target_is_refused(target: str, words: str) -> None:
         "{base_url: 'ftp://user:hunter2@h'}",
         "{base_url: 'hunter2@h'}",
         "{base_url: [hunter2]}",
+        "{base_url: [http://h, hunter2]}",
+        "{base_url: http://h, more_urls: [hunter2]}",
+        "{base_url: http://h, more_urls: hunter2}",
+        '{base_url: http://h, organization: "hunter2\\r\\n"}',
         "{base_url: 'http://h', headers: hunter2}",
         "{base_url: 'http://h', headers: {Authorization: [hunter2]}}",
         '{base_url: "http://h", headers: {Authorization: "hunter2\\r\\nX: y"}}',

@@ -343,3 +343,36 @@ def test_several_slos_may_follow_one_flag() -> None:
         "--slo",
         "mlperf-llama2-70b-server",
     ]
+
+
+def test_several_servers_may_be_named_by_flags(file: str) -> None:
+    """They take the place of all that the file names; a wrong one is the flag's mistake."""
+    urls = ["http://a", "http://b"]
+    target = flags.overlay(file, {"base_url": urls, "balance": "random"}).target
+    assert target is not None
+    assert (target.urls, target.balance) == (("http://a", "http://b"), "random")
+    again = flags.laid(flags.overlay(file, {"base_url": urls}), {"base_url": ["http://c"]}).target
+    assert again is not None
+    assert again.urls == ("http://c",)
+    with pytest.raises(ScenarioError, match=r"^--base-url: not a base URL: "):
+        flags.overlay(file, {"base_url": ["http://a", "b"]})
+
+
+def test_a_backend_or_an_endpoint_takes_the_place_of_both(file: str) -> None:
+    """They go together in a file, and either of them tells which API is spoken."""
+    base = flags.overlay(file, {"base_url": ["http://a"], "backend": "tgi"})
+    found = [
+        target and (target.dialect, target.endpoint)
+        for target in (
+            base.target,
+            flags.laid(base, {"backend": "openai"}).target,
+            flags.laid(base, {"endpoint": "/v1/chat/completions"}).target,
+            flags.laid(base, {"endpoint": "/mine"}).target,
+        )
+    ]
+    assert found == [
+        ("tgi", "/generate_stream"),
+        ("completions", "/v1/completions"),
+        ("chat", "/v1/chat/completions"),
+        ("tgi", "/mine"),
+    ]

@@ -53,6 +53,17 @@ def test_the_environments_proxy_is_taken_unless_something_nearer_says_no(
     assert proxied(Target(**target)).proxy == proxy
 
 
+def test_several_servers_are_reached_by_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All by the proxy, or none; where the environment would mix that, the user is to say which."""
+    monkeypatch.setenv("HTTP_PROXY", "http://p:1")
+    alike = Target(base_url="http://a", more_urls=("http://b",))
+    assert proxied(alike).proxy == "http://p:1"
+    mixed = Target(base_url="http://a", more_urls=("http://localhost",))
+    with pytest.raises(ScenarioError, match=r"different ways: give --proxy, a URL or none$"):
+        proxied(mixed)
+    assert proxied(mixed.model_copy(update={"proxy": "none"})).proxy == "none"
+
+
 def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its variable, without its value; and how to go without is said."""
     monkeypatch.setenv("HTTPS_PROXY", "socks5://me:hunter2@p:1080")

@@ -64,6 +64,28 @@ def test_what_only_one_process_can_count_is_counted_in_one(bound: str) -> None:
         fleet.processes(plan, asking(2, **{bound: 5}))
 
 
+@pytest.mark.usefixtures("_many_cores")
+def test_who_is_least_busy_is_counted_in_one_process() -> None:
+    """Of several servers only; what goes by a row's place is the same in any number of processes."""
+    plan, urls = plan_of([0.0] * 30_000), ["http://a", "http://b"]
+
+    def asked(processes: int | str, *servers: str, balance: str = "least_in_flight") -> Scenario:
+        target = {"base_url": [*servers], "balance": balance}
+        return scenario_of(client={"processes": processes}, target=target)
+
+    assert fleet.processes(plan, asked("auto", *urls)) == 1
+    assert fleet.processes(plan, asked(2, *urls, balance="round_robin")) == 2
+    assert fleet.processes(plan, asked(2, "http://a")) == 2
+    with pytest.raises(ScenarioError, match=r"^client.processes: least_in_flight .*: set processes to 1$"):
+        fleet.processes(plan, asked(2, *urls))
+
+
+def test_faulty_addresses_are_those_that_any_process_met() -> None:
+    """Each looks for itself, and what one saw is told."""
+    faults = [Health(address_faults=faults) for faults in ({"b:1": "x"}, {}, {"a:1": "y", "b:1": "x"})]
+    assert merged_health(faults, in_flight_max=0).address_faults == {"a:1": "y", "b:1": "x"}
+
+
 def test_nobody_is_started_who_would_have_nothing_to_do() -> None:
     """No more processes than rows, nor than users of a closed loop."""
     assert fleet.processes(plan_of([0.0, 1.0]), asking(5)) == 2

@@ -6,13 +6,16 @@ import asyncio
 import gc
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from loadgen.client import Counters, Stop, run
+from loadgen.client.address import Address
 from loadgen.client.headroom import allow_many_descriptors
+from loadgen.client.lookup import Found
 from loadgen.client.servers import Servers
 from loadgen.plan import Plan
 from loadgen.records import Outcome, RequestRecord
@@ -368,6 +371,34 @@ def test_a_tls_server_that_closes_as_soon_as_it_accepts(on_loop: Callable[[Main]
             records, _ = await load(url, plan_of([i / 2000 for i in range(64)]), insecure=True)
             loop.remove_reader(server)
         assert [record.outcome for record in records] == [Outcome.CONNECT_ERROR] * 64
+
+    on_loop(main)
+
+
+def test_a_load_is_spread_over_all_addresses_of_a_name(
+    on_loop: Callable[[Main], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of four have a server: each gets a third, by connections that are kept, and one is left out."""
+
+    async def main() -> None:
+        ips = [f"127.0.0.{n}" for n in range(2, 6)]
+        async with AsyncExitStack() as stack:
+            start = stack.enter_async_context
+            one = await start(ScriptedServer(stream_reply(), host=ips[0]))
+            others = [await start(ScriptedServer(stream_reply(), host=ip, port=one.port)) for ip in ips[1:3]]
+
+            async def found(_: Address) -> Found:
+                return Found(tuple(ips))
+
+            monkeypatch.setattr("loadgen.client.servers.look_up", found)
+            url = f"http://pool.invalid:{one.port}"
+            records, health = await load(url, plan_of([i / 50 for i in range(9)]))
+        assert [record.outcome for record in records] == [Outcome.OK] * 9
+        at = [f"{ip}:{one.port}" for ip in ips]
+        assert [record.target for record in records] == at[:3] * 3
+        assert [len(server.requests) for server in (one, *others)] == [3, 3, 3]
+        assert {request.headers["host"] for request in one.requests} == {f"pool.invalid:{one.port}"}
+        assert [*health.address_faults] == [at[3]]
 
     on_loop(main)
 
