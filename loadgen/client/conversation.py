@@ -54,7 +54,7 @@ def _content(message: Any) -> str:
     content = message.get("content") or ""
     parts = [{"text": content}] if isinstance(content, str) else content
     if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
-        raise ScenarioError("target.endpoint: /v1/completions takes text alone, and a prompt has other parts")
+        raise ScenarioError("target.endpoint: it takes text alone, and a prompt has other parts")
     return "\n".join(part["text"] for part in parts)
 
 

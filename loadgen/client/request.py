@@ -47,10 +47,19 @@ def body(
     """What the target is asked, in its dialect and on its terms.
 
     `extra` wins over the target's `extra_body`, that over ours, and ours over what is the row's `own`; a null
-    removes a key.
+    removes a key. An object of ours, such as a dialect's sampling parameters, keeps what these do not name.
     """
-    asked = {key: value for key, value in dialect(target.dialect).body(wish).items() if value is not None}
-    said = (own or {}) | terms.applied(asked) | target.extra_body | (extra or {})
+    asked = _kept(dialect(target.dialect).body(wish))
+    ours, more = terms.applied(asked), target.extra_body | (extra or {})
+    parts = {
+        key: _kept(value | more[key])
+        for key, value in ours.items()
+        if isinstance(value, dict) and isinstance(more.get(key), dict)
+    }
+    return _kept((own or {}) | ours | more | parts)
+
+
+def _kept(said: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
 
 
