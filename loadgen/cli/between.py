@@ -32,6 +32,7 @@ def run_between(params: dict[str, Any], words: Words) -> Sides:
     from loadgen import drive
     from loadgen.cli.argv import command_line
     from loadgen.cli.compare import reach_all, singles_of
+    from loadgen.cli.environment import completed
     from loadgen.cli.firing import Manner, run_async
     from loadgen.cli.flags import overlay, positive_s
     from loadgen.cli.repeats import run_one
@@ -43,7 +44,8 @@ def run_between(params: dict[str, Any], words: Words) -> Sides:
     where, virtual = scenario or "command line", params["virtual"]
     wait_s = positive_s("--wait-ready", params["wait_ready"])
     manner = Manner(words.progress, words.quiet, not params["no_preflight"], wait_s)
-    asked = two_sided(params["between"], overlay(scenario, params), where)
+    sides = two_sided(params["between"], overlay(scenario, params), where)
+    asked = completed(sides, quiet=words.quiet)
     repeats = asked.repeats if asked.repeats > 1 or params["repeats"] else REPEATS
     run_id = drive.new_run_id(asked.name)
     folder = params["out"] or drive.RUNS / run_id
@@ -79,7 +81,6 @@ def two_sided(names: tuple[str, str], asked: Scenario, where: str) -> Scenario:
     Raises ScenarioError.
     """
     from loadgen.cli.compare import refuse_incomparable
-    from loadgen.cli.environment import completed
     from loadgen.scenario import ScenarioError, build
 
     if asked.vary:
@@ -89,7 +90,7 @@ def two_sided(names: tuple[str, str], asked: Scenario, where: str) -> Scenario:
         target = data["target"] or {}
         sides = zip("ab", names, strict=True)
         data["variants"] = {side: {"target": target | {"base_url": [url]}} for side, url in sides}
-        asked, _ = completed(build(data, "--between"))
+        asked = build(data, "--between")
     else:
         asked = asked.model_copy(update={"variants": _chosen(asked, names, where)})
     refuse_incomparable(asked, where)

@@ -87,6 +87,7 @@ def check(
 
 def _asked(scenario: str | None, params: dict[str, Any]) -> Scenario:
     """Raises ScenarioError where no server is named."""
+    from loadgen.cli.environment import base_url
     from loadgen.cli.flags import overlay
     from loadgen.scenario import ScenarioError
 
@@ -95,7 +96,8 @@ def _asked(scenario: str | None, params: dict[str, Any]) -> Scenario:
             raise ScenarioError(f"{scenario}: --base-url names a server too: give one of them")
         params, scenario = {**params, "base_url": [scenario]}, None
     if scenario is None:
-        params = {**params, **A_LOAD}
+        url = None if params["base_url"] else base_url(quiet=params["quiet"])
+        params = {**params, **A_LOAD, **({"base_url": [url]} if url else {})}
     asked = overlay(scenario, params)
     if asked.target is None:
         says = "it has no target" if scenario else "no server is named"

@@ -1,8 +1,13 @@
-"""What the environment says of a target, by the variables that OpenAI's own clients read."""
+"""What the environment says of a target, by the variables that OpenAI's own clients read.
+
+Whatever is taken from it is said on stderr, unless `quiet`; a key itself never.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable
 
 from loadgen import fields
 from loadgen.scenario import MASKED, PAYERS, Scenario, ScenarioError, Target
@@ -11,19 +16,21 @@ KEY, URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 _PAYERS = {"OPENAI_ORG_ID": PAYERS["organization"], "OPENAI_PROJECT_ID": PAYERS["project"]}
 
 
-def base_url() -> str | None:
+def base_url(*, quiet: bool) -> str | None:
     """The server that it names. Raises ScenarioError for one that is none."""
     if not (url := os.environ.get(URL)):
         return None
     try:
-        return fields.base_url(url)
+        url = fields.base_url(url)
     except ValueError as problem:
         raise ScenarioError(f"the variable {URL}: {problem}") from None
+    _say([f"server from {URL}: {url}"], quiet=quiet)
+    return url
 
 
-def completed(scenario: Scenario) -> tuple[Scenario, list[str]]:
+def completed(scenario: Scenario, *, quiet: bool) -> Scenario:
     """The scenario, whose targets have the key, organization and project of the environment where they name
-    none; and what was taken from it, in words. Raises ScenarioError.
+    none. Raises ScenarioError.
     """
     said: dict[str, None] = {}
     variants = {
@@ -31,7 +38,13 @@ def completed(scenario: Scenario) -> tuple[Scenario, list[str]]:
         for name, one in scenario.variants.items()
     }
     target = scenario.target and _completed(scenario.target, said)
-    return scenario.model_copy(update={"target": target, "variants": variants}), [*said]
+    _say(said, quiet=quiet)
+    return scenario.model_copy(update={"target": target, "variants": variants})
+
+
+def _say(lines: Iterable[str], *, quiet: bool) -> None:
+    for line in () if quiet else lines:
+        print(line, file=sys.stderr)
 
 
 def _completed(target: Target, said: dict[str, None]) -> Target:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -72,11 +71,8 @@ def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:
 
 
 def laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
-    """The same over a scenario that was read. What the environment adds to its targets is said on stderr."""
-    asked, said = environment.completed(_laid(base, params))
-    for line in () if params.get("quiet") else said:
-        print(line, file=sys.stderr)
-    return asked
+    """The same over a scenario that was read, with what the environment adds to its targets."""
+    return environment.completed(_laid(base, params), quiet=bool(params.get("quiet")))
 
 
 def _laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
@@ -102,7 +98,7 @@ def _laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
         if name in given:
             _put(data, _PARTS[name][0], parse(given[name]))
     if target := data.get("target"):
-        target["base_url"] = target.get("base_url") or _base_url()
+        target["base_url"] = target.get("base_url") or _base_url(quiet=bool(params.get("quiet")))
     if base is None:
         _refuse_half(data["load"])
     return _built(data)
@@ -116,8 +112,8 @@ def _choose_api(data: dict[str, Any], given: dict[str, Any]) -> None:
         _put(data, "target.backend", None)
 
 
-def _base_url() -> str:
-    if (url := environment.base_url()) is None:
+def _base_url(*, quiet: bool) -> str:
+    if (url := environment.base_url(quiet=quiet)) is None:
         raise ScenarioError("the flags speak of a server, but there is none: give --base-url")
     return url
 

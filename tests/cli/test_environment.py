@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from loadgen.cli import flags
-from loadgen.cli.between import two_sided
 from loadgen.cli.firing import api_key
 from loadgen.scenario import Scenario, ScenarioError, build
 from tests.fakes import ScriptedServer, models_reply, stream_reply
@@ -52,10 +51,13 @@ def test_whoever_names_a_key_or_none_gets_that(env: pytest.MonkeyPatch) -> None:
     assert key_of(flags.overlay(None, LOAD | URL | {"header": ["authorization=Basic abc"]})) is None
 
 
-def test_the_base_url_stands_in_where_a_target_is_named_without_one(env: pytest.MonkeyPatch) -> None:
+def test_the_base_url_stands_in_where_a_target_is_named_without_one(
+    env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Any flag of a target names one; with none of them the bundled engine is meant, as ever."""
     env.setenv("OPENAI_BASE_URL", "http://gpu:8000/v1/")
     named = flags.overlay(None, LOAD | {"model": "m"}).target
+    assert "server from OPENAI_BASE_URL: http://gpu:8000/v1\n" in capsys.readouterr().err
     assert named is not None
     assert (named.urls, named.api_key_env) == (("http://gpu:8000/v1",), "OPENAI_API_KEY")
     assert flags.overlay(None, LOAD).target is None
@@ -94,15 +96,12 @@ def test_organization_and_project_become_headers(env: pytest.MonkeyPatch) -> Non
 def test_the_targets_of_variants_have_them_too(
     env: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each side of a comparison, and of a gate between two URLs; it is said once."""
+    """Each side of a comparison; it is said once."""
     sides = {name: {"target": {"base_url": f"http://{name}"}} for name in "ab"}
     base = build({"load": {"arrivals": {"kind": "burst"}, "num_requests": 1}, "variants": sides})
-    for asked in (
-        flags.laid(base, {}),
-        two_sided(("http://a", "http://b"), build({"load": base.load.model_dump(by_alias=True)}), "f"),
-    ):
-        keys = [side.target and side.target.api_key_env for side in asked.variants.values()]
-        assert keys == ["OPENAI_API_KEY"] * 2
+    asked = flags.laid(base, {})
+    keys = [side.target and side.target.api_key_env for side in asked.variants.values()]
+    assert keys == ["OPENAI_API_KEY"] * 2
     assert capsys.readouterr().err.count("OPENAI_API_KEY") == 1
 
 
