@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loadgen.client import answer as answers
 from loadgen.client import sse
-from loadgen.client.answer import Answer, retry_after_s
+from loadgen.client.answer import Answer, misfit, retry_after_s
 from loadgen.records import Outcome
 from tests.client.streams import DONE, bill, say
 
@@ -169,3 +169,11 @@ def test_gaps_add_up(steps_ns: list[int]) -> None:
     assert stream.first_token_us is not None
     assert stream.first_token_us + sum(stream.gaps_us) == stream.last_token_us
     assert stream.last_token_us == round((now_ns - ORIGIN_NS) / 1000 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json; charset=utf-8"])
+def test_lines_of_json_are_a_stream_where_they_are_asked_for(kind: str) -> None:
+    """Anywhere else they are an answer in one piece; a page of HTML is no stream anywhere."""
+    assert misfit(kind, "", is_lines=True) is None
+    assert misfit(kind, "") is not None
+    assert misfit("text/html", "", is_lines=True) is not None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.client import sse
-from loadgen.client.sse import Event, EventTooLongError, Splitter
+from loadgen.client.sse import Event, EventTooLongError, Lines, Splitter
 
 
 def events(*reads: bytes, ended: bool = True) -> list[Event]:
@@ -124,3 +124,30 @@ def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         splitter.feed(b"x")
     with pytest.raises(EventTooLongError):
         splitter.feed(b"x")
+
+
+@pytest.mark.parametrize(
+    ("reads", "expected"),
+    [
+        pytest.param([b'{"a":1}\n{"b":2}\n'], [b'{"a":1}', b'{"b":2}'], id="two lines in one read"),
+        pytest.param([b'{"a"', b":1", b"}\n{", b"}\n"], [b'{"a":1}', b"{}"], id="lines split by reads"),
+        pytest.param([b"{}\n\n \r\n{}\n"], [b"{}", b"{}"], id="blank lines are none"),
+        pytest.param([b"{}\n{}"], [b"{}", b"{}"], id="the last line lacks its end"),
+        pytest.param([b"", b"\n"], [], id="nothing"),
+    ],
+)
+def test_lines_are_events(reads: list[bytes], expected: list[bytes]) -> None:
+    """Of a stream of JSON lines, however the reads fall."""
+    lines = Lines()
+    found = [event for read in reads for event in lines.feed(read)] + lines.end()
+    assert found == [(b"", line) for line in expected]
+
+
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an event is."""
+    monkeypatch.setattr(sse, "EVENT_LIMIT", 100)
+    lines = Lines()
+    for _ in range(100):
+        lines.feed(b"x")
+    with pytest.raises(EventTooLongError):
+        lines.feed(b"x")
