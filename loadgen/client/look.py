@@ -29,6 +29,7 @@ NOT_DONE = "not asked"
 @dataclass(frozen=True, kw_only=True)
 class Look:
     """All that was seen. `again`: the probe once more; `ids`: a prompt of token ids; None where not asked.
+    `asked_for`: the models that classes name.
 
     `refused`: why each key was left out or named otherwise. `prompt`: the probe's.
     """
@@ -39,6 +40,7 @@ class Look:
     listing: Response
     models: tuple[Listed, ...] | None
     model: str | None
+    asked_for: Sequence[str] = ()
     seen: Seen
     prompt: str
     terms: Terms
@@ -70,7 +72,7 @@ class Look:
 
     def _reachable(self) -> Trait:
         listing = self.listing
-        took = f" in {listing.reads[-1][0] / 1000:.3g} ms" if listing.reads else ""
+        took = f" in {_took(listing.reads[-1][0])}" if listing.reads else ""
         return Trait(name="reachable", has=True, says=f"{listing.what} answered {listing.status}{took}")
 
     def _tls(self) -> Trait:
@@ -89,6 +91,10 @@ class Look:
 
     def _model(self) -> Trait:
         ids = [model.id for model in self.models or ()]
+        if self.model is None and self.asked_for:
+            return Trait(
+                name="model", has=True, says=f"each class names its own: {', '.join(self.asked_for)}"
+            )
         if self.model is None:
             says, instead = "no model is named and the server lists none", "requests go without one"
             return Trait(name="model", has=False, says=says, instead=instead)
@@ -143,12 +149,11 @@ class Look:
         gap_us = median(stream.gaps_us)
         if gap_us < AT_ONCE_US:
             return trait.no(
-                f"all {stream.events} token events came at once after {first_us / 1000:.3g} ms",
+                f"all {stream.events} token events came at once after {_took(first_us)}",
                 "TTFT is that of the whole answer, and gaps mean nothing",
             )
         return trait.yes(
-            f"{stream.events} token events, the first after {first_us / 1000:.3g} ms, "
-            f"then one each {gap_us / 1000:.3g} ms"
+            f"{stream.events} token events, the first after {_took(first_us)}, then one each {_took(gap_us)}"
         )
 
     def _usage(self) -> Trait:
@@ -283,7 +288,8 @@ class Look:
         if not self.target.more_urls:
             return
         if self.others:
-            yield Trait(name="servers alike", has=False, says="; ".join(self.others))
+            says, instead = "; ".join(self.others), "figures are of both together"
+            yield Trait(name="servers alike", has=False, says=says, instead=instead)
         else:
             says = f"{len(self.target.urls)} servers, of one kind, with the same models"
             yield Trait(name="servers alike", has=True, says=says)
@@ -304,6 +310,10 @@ class _Answer:
 
     def untold(self, says: str) -> Trait:
         return Trait(name=self.name, has=None, says=says)
+
+
+def _took(us: float) -> str:
+    return f"{us / 1e6:.1f} s" if us >= 1e6 else f"{us / 1000:.3g} ms"
 
 
 def is_event_stream(response: Response) -> bool:

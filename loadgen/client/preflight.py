@@ -24,7 +24,7 @@ from loadgen.client.probe import PAGE_S, Asking, Probe, Seen
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.word_tokens import calibrate, mean_of_words
 from loadgen.faults import hint
-from loadgen.plan import Plan
+from loadgen.plan import Plan, Prompt
 from loadgen.scenario import Scenario, ScenarioError, Target, Timeouts
 from loadgen.terms import AS_ASKED, Terms
 from loadgen.traits import Trait
@@ -67,11 +67,12 @@ async def preflight(
     ignore_eos: bool,
     mean_of_words: float | None = None,
     askings: Sequence[Asking] = (Asking(),),
+    sends_ids: bool = False,
 ) -> Preflight:
     """Look at the model list, then send small streaming requests shaped as the load's will be.
 
     `mean_of_words`: the mean tokens of the load's prompts of words; where given, the server is asked how many
-    tokens its words make. `askings`: how each class of the load asks.
+    tokens its words make. `askings`: how each class of the load asks. `sends_ids`: some by token ids.
 
     Raises Unreachable when the target cannot be reached or refuses us, ScenarioError when the scenario leaves
     open which of several models is meant. A target that is merely busy (429, 503) is noted.
@@ -79,7 +80,7 @@ async def preflight(
     first, *more = target.each()
     async with inquire(first, api_key, timeouts.connect_s) as inquiry:
         sight = _Sight(inquiry, target, timeouts, bool(api_key), ignore_eos=ignore_eos)
-        await sight.begin(askings)
+        await sight.begin(askings, sends_ids=sends_ids)
         notes = await sight.rest(mean_of_words)
         others = await asyncio.gather(*(_differs(one, api_key, timeouts, sight) for one in more))
         look = sight.look([words for words in others if words])
@@ -122,20 +123,24 @@ class _Sight:
         self._prompt = f"{token_hex(4)}: is the sea wet? Say yes or no, in one word and no more."
         self.notes: list[str] = []
 
-    async def begin(self, askings: Sequence[Asking]) -> None:
+    async def begin(self, askings: Sequence[Asking], *, sends_ids: bool) -> None:
         """What may end it. Raises Unreachable or ScenarioError."""
         self._listing = await self._inquiry.ask("GET", "/v1/models", min(self._limit_s, LIST_S))
         self.models = self._listed()
         self._model = self._picked(askings)
         self._asking, *more = _distinct(askings, self._model)
+        self._asked_for = sorted({asking.model for asking in askings if asking.model})
         self._seen = await self._probe.settle(self._asking, self._prompt, PROBE_TOKENS)
         if self._seen.is_busy:
             words = self._inquiry.masked(self._seen.words)
             self.notes.append(f"busy at preflight ({self._seen.response.status}): {words}")
             return
         await self._judge(self._seen, self._asking)
-        for asking in more:
-            seen = await self._probe.settle(asking, self._prompt, 1)
+        others: list[tuple[Asking, Prompt]] = [(asking, self._prompt) for asking in more] + [
+            (self._asking, IDS)
+        ] * sends_ids
+        for asking, prompt in others:
+            seen = await self._probe.settle(asking, prompt, 1)
             if not seen.is_busy:
                 await self._judge(seen, asking)
 
@@ -195,6 +200,7 @@ class _Sight:
             listing=self._listing,
             models=self.models,
             model=self._model,
+            asked_for=self._asked_for,
             seen=self._seen,
             prompt=self._prompt,
             terms=self._probe.terms,
@@ -336,6 +342,7 @@ async def preflighted(
         ignore_eos=ignore_eos,
         mean_of_words=words,
         askings=_askings(scenario),
+        sends_ids=scenario.load.sends_ids,
     )
 
 
