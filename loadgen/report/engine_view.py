@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from loadgen import presets
 from loadgen.engine import profiles
+from loadgen.engine.model import shape
 from loadgen.engine.profiles import Constant, Gpu, Model
-from loadgen.knobs import Engine, FixedCost, RooflineCost
+from loadgen.knobs import MODEL_PREFIX, Engine, FixedCost, RooflineCost
 from loadgen.report.tables import Column, Table
 from loadgen.units import show_duration
 
@@ -39,8 +40,8 @@ class Knob(NamedTuple):
 
 
 def listing() -> list[Table]:
-    """Presets, GPUs and models, a line each."""
-    return [_presets(), _gpus(), _models()]
+    """Presets, GPUs and models, and models that compute, a line each."""
+    return [_presets(), _gpus(), _models(), _computing()]
 
 
 def names() -> list[str]:
@@ -171,6 +172,19 @@ def _models() -> Table:
         for name, model in profiles.models().items()
     ]
     return Table("Models", columns, rows, ["loadgen engines show NAME explains any of these names"])
+
+
+def _computing() -> Table:
+    columns = [Column("computes", "label"), Column("parameters"), Column("layers"), Column("context")]
+    rows = [
+        [f"{MODEL_PREFIX}{name}", f"{made.parameters / 1e6:.0f}M", str(made.layers), f"{made.context:,}"]
+        for name, made in shape.NAMED.items()
+    ]
+    note = (
+        "engine: {model: NAME}, or loadgen serve --model NAME: real steps, random weights; "
+        f"{MODEL_PREFIX}FOLDER: a Llama's own. Needs pip install 'loadgen[torch]'"
+    )
+    return Table("Models that compute", columns, rows, [note])
 
 
 # --- one of them --------------------------------------------------------------------------------------------

@@ -55,10 +55,11 @@ class Model:
                 f"{self._device} has {has_bytes / 1e9:.1f}: give fewer kv.tokens, max_length or max_sequences"
             )
         weights = load(shape, self.engine.seed, dtype)
-        decoder = Decoder(shape, weights, places, self._device)
+        pages = self.pages
+        decoder = Decoder(shape, weights, (pages.free_blocks, pages.block_tokens), self._device)
         for rows in _WARM:
             rows = min(rows, places, shape.context)
-            decoder.next_tokens([Piece([0] * rows, 0, range(rows), emits=True)])
+            decoder.next_tokens([Piece([0] * rows, 0, range(pages.free_blocks), emits=True)])
         return decoder
 
     def read(self, ask: Ask) -> Ask:
@@ -93,8 +94,8 @@ class Model:
     def _piece(self, sequence: Sequence, start: int, tokens: int, *, emits: bool) -> Piece:
         """What is asked for beyond what it knows is padding."""
         ids = sequence.tokens[start : start + tokens]
-        places = self.pages.places(sequence.id, start + len(ids))
-        return Piece(ids, start, places, emits, tokens - len(ids))
+        blocks = self.pages.blocks(sequence.id, start + len(ids))
+        return Piece(ids, start, blocks, emits, tokens - len(ids))
 
     def keep(self, running: Iterable[Sequence]) -> None:
         """Nobody else's keys and values are needed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,13 +15,13 @@ from loadgen.engine.model.weights import EMBEDDING, HEAD, NORM
 
 class Piece(NamedTuple):
     """What one sequence computes in a pass: `ids` from position `start` on, and so many rows of `padding`,
-    which are computed and forgotten. `places`: where its positions lie, up to the last of `ids`. `emits`: the
-    next token is wanted.
+    which are computed and forgotten. `blocks`: where its positions lie, in their order, up to the last of
+    `ids`. `emits`: the next token is wanted.
     """
 
     ids: Sequence[int]
     start: int
-    places: Sequence[int]
+    blocks: Sequence[int]
     emits: bool
     padding: int = 0
 
@@ -33,7 +33,7 @@ class _Layer(NamedTuple):
     mlp_norm: Tensor
     gate_up: Tensor
     down: Tensor
-    keys: Tensor  # (places, KV heads, head size)
+    keys: Tensor  # (blocks, tokens of a block, KV heads, head size)
     values: Tensor
 
 
@@ -42,16 +42,20 @@ class _Rows(NamedTuple):
 
     stored: Tensor  # rows whose keys and values are kept
     into: Tensor  # and where
-    gathered: Tensor  # places of all positions that all pieces attend to, one piece after the other
+    gathered: Tensor  # blocks that pieces attend to, one piece after the other
     cos: Tensor
     sin: Tensor
 
 
 class Decoder:
-    """Weights, and room for the keys and values of `places` positions, on one device."""
+    """Weights, and `room` for keys and values: so many blocks of so many positions. All on one device."""
 
     def __init__(
-        self, shape: Shape, weights: Mapping[str, Tensor], places: int, device: torch.device | str = "cpu"
+        self,
+        shape: Shape,
+        weights: Mapping[str, Tensor],
+        room: tuple[int, int],
+        device: torch.device | str = "cpu",
     ) -> None:
         self._shape = shape
         self._device = torch.device(device)
@@ -59,10 +63,11 @@ class Decoder:
         on_device = {name: tensor.to(self._device) for name, tensor in weights.items()}
         self._embedding, self._norm = on_device[EMBEDDING], on_device[NORM]
         self._head = on_device[EMBEDDING if shape.is_tied else HEAD]
-        self._layers = [self._layer(on_device, i, places) for i in range(shape.layers)]
+        self._block_tokens = room[1]
+        self._layers = [self._layer(on_device, i, room) for i in range(shape.layers)]
         self._cos, self._sin = self._turns()
 
-    def _layer(self, weights: Mapping[str, Tensor], i: int, places: int) -> _Layer:
+    def _layer(self, weights: Mapping[str, Tensor], i: int, room: tuple[int, int]) -> _Layer:
         """Products with the same factor are one product."""
 
         def of(*names: str) -> Tensor:
@@ -70,7 +75,7 @@ class Decoder:
             return found[0] if len(found) == 1 else torch.cat(found)
 
         def pool() -> Tensor:
-            size = (places, self._kv_heads, self._shape.head_size)
+            size = (*room, self._kv_heads, self._shape.head_size)
             return torch.empty(size, dtype=self._embedding.dtype, device=self._device)
 
         return _Layer(
@@ -120,14 +125,20 @@ class Decoder:
         for piece in pieces:
             first, n = len(positions), len(piece.ids)
             stored.extend(range(first, first + n))
-            into.extend(piece.places[piece.start :])
+            into.extend(self._places(piece))
             if not _is_whole(piece):
-                gathered.extend(piece.places)
+                gathered.extend(piece.blocks)
             positions.extend(range(piece.start, piece.start + n))
             positions.extend([piece.start + n - 1] * piece.padding)
         at = self._index(positions)
         cos, sin = self._cos[at].unsqueeze(1), self._sin[at].unsqueeze(1)
         return _Rows(self._index(stored), self._index(into), self._index(gathered), cos, sin)
+
+    def _places(self, piece: Piece) -> Iterator[int]:
+        """Where its rows' keys and values go, the blocks laid end to end."""
+        for position in range(piece.start, piece.start + len(piece.ids)):
+            block, offset = divmod(position, self._block_tokens)
+            yield piece.blocks[block] * self._block_tokens + offset
 
     def _index(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self._device)
@@ -141,8 +152,8 @@ class Decoder:
         q = _turned(qkv[:, :heads], rows)
         k = _turned(qkv[:, heads : heads + kv_heads], rows)
         v = qkv[:, heads + kv_heads :]
-        layer.keys.index_copy_(0, rows.into, k[rows.stored])
-        layer.values.index_copy_(0, rows.into, v[rows.stored])
+        layer.keys.flatten(0, 1).index_copy_(0, rows.into, k[rows.stored])
+        layer.values.flatten(0, 1).index_copy_(0, rows.into, v[rows.stored])
         x = x + linear(self._attended(layer, q, k, v, rows, pieces), layer.out)
         gate, up = linear(self._normed(x, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
         return x + linear(silu(gate) * up, layer.down)
@@ -151,16 +162,17 @@ class Decoder:
         self, layer: _Layer, q: Tensor, k: Tensor, v: Tensor, rows: _Rows, pieces: Sequence[Piece]
     ) -> Tensor:
         """Each piece to what is its own."""
-        keys, values = layer.keys[rows.gathered], layer.values[rows.gathered]
+        keys = layer.keys.index_select(0, rows.gathered).flatten(0, 1)
+        values = layer.values.index_select(0, rows.gathered).flatten(0, 1)
         found, row, place = [], 0, 0
         for piece in pieces:
             end = row + len(piece.ids) + piece.padding
             if _is_whole(piece):
                 found.append(_attention(q[row:end], k[row:end], v[row:end], None))
             else:
-                known = place + len(piece.places)
+                known = place + piece.start + len(piece.ids)
                 found.append(self._further(q[row:end], keys[place:known], values[place:known], piece))
-                place = known
+                place += len(piece.blocks) * self._block_tokens
             row = end
         return torch.cat(found).flatten(1)
 
@@ -169,9 +181,9 @@ class Decoder:
         if len(q) > 1:
             seen = torch.ones(len(q), len(keys), dtype=torch.bool, device=self._device).tril(piece.start)
             return _attention(q, keys, values, seen)
-        grouped = q.unflatten(1, (self._kv_heads, -1))[0]  # heads that share a key attend as rows of one
-        found = scaled_dot_product_attention(grouped, keys.transpose(0, 1), values.transpose(0, 1))
-        return found.flatten(0, 1).unsqueeze(0)
+        grouped = q.unflatten(1, (self._kv_heads, -1))  # heads that share a key attend as rows of one
+        k, v = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
+        return scaled_dot_product_attention(grouped, k, v).flatten(1, 2)
 
 
 def _is_whole(piece: Piece) -> bool:

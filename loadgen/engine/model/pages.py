@@ -29,9 +29,9 @@ class Pages:
         """All that it holds, if it does."""
         self._free += self._held.pop(sequence, [])
 
-    def places(self, sequence: int, positions: int) -> list[int]:
-        """Where its first `positions` positions lie, of which it holds as many blocks from now on."""
-        held, size = self._held.setdefault(sequence, []), self.block_tokens
-        while len(held) * size < positions:
+    def blocks(self, sequence: int, positions: int) -> list[int]:
+        """Those of its first `positions` positions, which it holds from now on."""
+        held, wanted = self._held.setdefault(sequence, []), -(-positions // self.block_tokens)
+        while len(held) < wanted:
             held.append(self._free.pop())
-        return [block * size + offset for block in held for offset in range(size)][:positions]
+        return held[:wanted]

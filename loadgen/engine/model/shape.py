@@ -37,6 +37,12 @@ class Shape:
     folder: Path | None = None
 
     @property
+    def parameters(self) -> int:
+        of_attention = 2 * self.hidden * self.head_size * (self.heads + self.kv_heads)
+        of_layer = of_attention + 3 * self.hidden * self.inner + 2 * self.hidden
+        return self.layers * of_layer + self.hidden * (1 + self.vocabulary * (1 if self.is_tied else 2))
+
+    @property
     def kv_numbers(self) -> int:
         """Numbers kept of one position, in all layers."""
         return 2 * self.layers * self.kv_heads * self.head_size
