@@ -27,6 +27,7 @@ from tests.bench.real_engines import (
     MEAN_TOKENS,
     OVER,
     QUEUE,
+    QUEUE_FIXED,
     Bench,
     Cell,
     Engine,
@@ -47,6 +48,10 @@ _MEASURED = (
 _GAIN = (
     "Throughput (output tokens of ok requests by makespan) over that of the server's first variant, and E2E "
     "p50 likewise, of which less is quicker. Geometric means over seeds, with their 95 % intervals."
+)
+_ANSWER = (
+    "Throughput over that of the same server's first variant, in the same plans; in parentheses what the "
+    "bundled engine predicts of it, SIMULATED; in brackets 95 % intervals over seeds:"
 )
 COMMAND = "python -m tests.bench.real_engines --work FOLDER"
 
@@ -157,7 +162,8 @@ def page(bench: Bench, found: Sequence[Side], pictures: Sequence[Picture]) -> st
         "# Static against continuous batching on real engines",
         _MEASURED,
         f"**Question.** {QUESTION}",
-        f"**Answer.** {escape(' '.join(_answer(found)))}",
+        f"**Answer.** {_ANSWER}",
+        as_list([escape(said) for said in _answer(found)]),
         f"Made by:\n\n```sh\n{COMMAND}\n```",
         "## Conditions",
         as_list([escape(said) for said in _conditions(bench, found)]),
@@ -182,17 +188,40 @@ _LIMITS = (
 
 
 def _answer(found: Sequence[Side]) -> Iterator[str]:
-    for side, measured, foretold_ in gains(found, throughput):
-        baseline = side.engine.variants[0].name
-        yield (
-            f"{side.engine.name}, {side.cell.says}: {side.variant.name} gives {_times(measured)} the "
-            f"throughput of {baseline} (predicted, SIMULATED: {_times(foretold_)})."
-        )
+    """A sentence a variant, then what all of them say."""
+    by_variant: dict[str, list[str]] = {}
+    for side, ours, theirs in gains(found, throughput):
+        said = by_variant.setdefault(f"{side.name} over {side.engine.variants[0].name}", [])
+        said.append(f"{_times(ours)} ({_times(theirs)}) with {side.cell.says}")
+    yield from (f"{variant}: {'; '.join(said)}." for variant, said in by_variant.items())
+    for engine in ENGINES:
+        if (spread := _of_spread(found, engine)) is not None:
+            yield (
+                f"{engine.name}: continuous batching gains {with_interval(spread, times)} as much with "
+                "exponential answers as with answers of one length."
+            )
+    for side in found:
+        if any(s.rejection_rate for s in side.measured):
+            yield f"{side.name} refuses {_share(side.measured)} (predicted: {_share(side.foretold)})."
     off = [abs(math.log(r.value)) for side in found if (r := ratio(throughput, side.foretold, side.measured))]
     yield (
         f"Predictions of throughput are off by a factor of {math.exp(sorted(off)[len(off) // 2]):.2f} in the "
         f"middle and {math.exp(max(off)):.2f} at worst."
     )
+
+
+def _of_spread(found: Sequence[Side], engine: Engine) -> Spread | None:
+    """Continuous over static with exponential answers, by the same with answers of one length."""
+    queues = [
+        [rate for s in side.measured if (rate := throughput(s))]
+        for cell in (QUEUE, QUEUE_FIXED)
+        for name in ("continuous", "static")
+        for side in of_cell(found, engine, cell)
+        if side.variant.name == name
+    ]
+    if len(queues) < 4 or len({len(rates) for rates in queues}) > 1:
+        return None
+    return geometric(a / b / (c / d) for a, b, c, d in zip(*queues, strict=True))
 
 
 def _conditions(bench: Bench, found: Sequence[Side]) -> Iterator[str]:
@@ -335,7 +364,7 @@ def _pictures(found: Sequence[Side]) -> Iterator[Picture]:
         rows = [
             (f"{side.variant.name}: {side.cell.says}",
              over_seeds(throughput, side.measured), over_seeds(throughput, side.foretold))
-            for side in there
+            for side in sorted(there, key=lambda side: engine.cells.index(side.cell))
         ]  # fmt: skip
         if there:
             yield _beside(f"throughput-{engine.name}", f"Throughput: {engine.title}", "output tokens/s", rows)
@@ -383,7 +412,10 @@ def _beside(
     return Picture(
         name=name,
         title=title,
-        says="Marks: geometric means over seeds; bars: their 95 % intervals. What is predicted is SIMULATED.",
+        says=(
+            "Of real servers on a CPU, measured over HTTP; what is predicted is SIMULATED. "
+            "Marks: geometric means over seeds; bars: their 95 % intervals."
+        ),
         spec=plain(alt.layer(rules, marks)),
         data={name: as_columns(("row", "whose", "value", "low", "high"), points)},
         table=Table(title, [Column("row", "label"), Column(MEASURED), Column(FORETOLD)], cells),
