@@ -58,10 +58,8 @@ def _thin(values: Floats) -> Floats:
 
 def _says(share: Floats, at_s: Floats, lost: Floats) -> str:
     most = int(share.argmax())
-    said = f"At most {percent(float(share[most]), 1000)} of the KV cache was held"
-    said += (
-        f" (at {number(max(float(at_s[most]), 0.0))} s), and {percent(float(share.mean()), 1000)} on average"
-    )
+    when = f"at {number(max(float(at_s[most]), 0.0))} s"
+    said = f"At most {percent(float(share[most]), 1000)} of the KV cache was held ({when})"
     times = "once" if lost.sum() == 1 else f"{lost.sum():,.0f} times"
     return f"{said}; somebody lost his slot {times} (marked at the foot)." if lost.any() else f"{said}."
 

@@ -45,10 +45,10 @@ def _whole(s: Summary, whole: ServerPart, source: str) -> Table:
 def _gauges(whole: ServerPart) -> Iterator[list[str]]:
     for name, where in (("running", "in a slot"), ("waiting", "in its queue")):
         if name in whole.means:
-            said = f"{where}: the window's mean; at most {whole.peaks[name]:,.0f}"
+            said = f"{where}, mean of looks in the window; at most {whole.peaks[name]:,.0f}"
             yield [name, number(whole.means[name]), "requests", said]
     if "kv_share" in whole.means:
-        said = f"held: the window's mean; at most {percent(whole.peaks['kv_share'], 1000)}"
+        said = f"held, mean of looks in the window; at most {percent(whole.peaks['kv_share'], 1000)}"
         yield ["KV cache", percent(whole.means["kv_share"], 1000), "", said]
 
 
@@ -119,9 +119,10 @@ def _agreed(agreement: list[Agreement], cut: int) -> Iterator[str]:
     equal = [f"{a.ours:,.0f} {WORDS[a.figure]}" for a in agreement if a.verdict == "equal"]
     if equal:
         yield f"The server counts what we count, over all requests: {', '.join(equal)}."
-    why = f"{cut:,} requests were cut short" if cut else "Requests were retried"
+    were = "1 request was" if cut == 1 else f"{cut:,} requests were"
+    why = f"{were} cut short" if cut else "Requests were retried"
     for verdict, said in (
-        ("cut", f"{why}, for which it may count otherwise"),
+        ("cut", f"{why}, where it may count otherwise"),
         ("differs", "It counts otherwise"),
     ):
         apart = [_beside(a) for a in agreement if a.verdict == verdict]
