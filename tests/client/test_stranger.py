@@ -36,7 +36,7 @@ async def service(greeting: bytes, replies: dict[bytes, bytes]) -> AsyncIterator
 async def line(port: int, scheme: str = "http") -> str:
     target = Target(base_url=f"{scheme}://127.0.0.1:{port}")
     with pytest.raises(Unreachable) as caught:
-        await preflight(target, None, Timeouts(connect="5s"), ignore_eos=False)
+        await preflight(target, None, Timeouts(), ignore_eos=False)
     return str(caught.value)
 
 

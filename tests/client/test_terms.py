@@ -33,7 +33,8 @@ well = refusing(lambda _: None)
 
 
 async def look(routes: dict[str, Answer], **target: Any) -> tuple[Preflight, list[Received]]:
-    async with ScriptedServer({"/v1/models": models_reply("tiny")} | routes) as it:
+    models: dict[str, Answer] = {"/v1/models": models_reply("tiny")}
+    async with ScriptedServer(models | routes) as it:
         asked = Target(base_url=it.url, **target)
         return await preflight(asked, None, Timeouts(), ignore_eos=True), it.requests
 
