@@ -45,6 +45,7 @@ async def run(
     counters: Counters,
     stop: Stop,
     peers: Peers | None = None,
+    processes: int = 1,
     now_ns: Callable[[], int] = time.perf_counter_ns,
     alarm: Callable[[Rings], Alarm] = new_alarm,
 ) -> Health:
@@ -58,8 +59,8 @@ async def run(
     While rows of the plan itself are in flight, tail rows keep falling due. When the last has ended, the tail
     in flight is cut and recorded as aborted; tail rows not yet due leave no record.
 
-    peers: the other processes of the run; without any, this one is all of it. While planned rows of any are
-    in flight, the tail goes on.
+    peers: the others of the run's `processes`; without any, this one is all of it. While planned rows of any
+    are in flight, the tail goes on.
 
     now_ns, alarm: the clock and what rings at an instant of it, for event loops that keep their own time.
 
@@ -77,6 +78,7 @@ async def run(
         health,
         manner=scenario.client,
         seed=scenario.seed,
+        processes=processes,
         counters=counters,
         on_bug=lambda bug: pace.crash(bug),
         connect_s=scenario.timeouts.connect_s,

@@ -74,6 +74,7 @@ class Job:
             counters=counters,
             stop=stop,
             peers=peers,
+            processes=share.of,
         )
 
     def _with_warm(self, warm: int) -> Scenario:

@@ -25,9 +25,9 @@ class Servers:
     """Each base URL of a target; of a name with several addresses, each address that takes a connection.
 
     All turns of a session go to the same one, whose cache may know what was said before. `round_robin` goes
-    by the place of a row, or of its session, in the whole plan, and `random` by `seed` and that place, so
-    that several client processes agree. `least_in_flight` counts what this process has on the way. One that
-    is down keeps its share.
+    by the place of a row, or of its session, in the whole plan, so that each of the `processes` that share it
+    asks all servers by turns; `random` by `seed` and that place. `least_in_flight` counts what this process
+    has on the way. One that is down keeps its share.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Servers:
         counters: Counters,
         on_bug: Callable[[BaseException], None],
         seed: int = 0,
+        processes: int = 1,
         connect_s: float = FOREVER_S,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -48,6 +49,7 @@ class Servers:
         self._counters = counters
         self._on_bug = on_bug
         self._seed = seed
+        self._processes = processes
         self._warm = manner.warm
         self._connect_s = connect_s
         self._now_ns = now_ns
@@ -131,7 +133,7 @@ class Servers:
     def _in_turn(self, place: int) -> Pool:
         """By the place of a row, or a session. Base URLs come first: each has its share, however many
         addresses."""
-        turn = place
+        turn = sum(divmod(place, self._processes))  # a process has every P-th place
         if self._target.balance == "random":
             turn = int.from_bytes(blake2b(b"%d %d" % (self._seed, place), digest_size=8).digest())
         turn, at = divmod(turn, len(self._pools))

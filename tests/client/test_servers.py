@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from loadgen.client import Counters
 from loadgen.client.servers import Servers
+from loadgen.plan import Phase, Row
 from loadgen.run import Health
 from loadgen.scenario import Scenario
 from tests.client.runs import Ran, answering, plan_of, run_plan, scenario_of, sessions_of
@@ -59,7 +61,9 @@ def test_the_models_name_stands_in_the_path_where_the_endpoint_has_it() -> None:
     async def listen(link: Link) -> None:
         heard.append((await link.request()).split(b" ")[1])
 
-    scenario = scenario_of(target={"backend": "tensorrt-llm"}, load={"classes": {"chat": {"weight": 1, "model": "a/b"}}})
+    scenario = scenario_of(
+        target={"backend": "tensorrt-llm"}, load={"classes": {"chat": {"weight": 1, "model": "a/b"}}}
+    )
     run_plan(plan_of([0.0], class_id=[0], classes=("chat",)), listen, scenario)
     assert heard == [b"/v2/models/a%2Fb/generate_stream"]
 
@@ -141,12 +145,36 @@ def test_a_process_warms_the_servers_that_its_own_rows_go_to() -> None:
     assert [record.reused for record in ran.records] == [True, True]
 
 
+@pytest.mark.parametrize(("processes", "servers"), [(1, 2), (2, 2), (3, 2), (2, 3), (4, 3)])
+async def test_every_process_asks_every_server_by_turns(processes: int, servers: int) -> None:
+    """Or what differs between processes would look like a difference between servers."""
+    target = shared(*(f"http://127.0.0.1:{port}" for port in range(1, 1 + servers))).target
+    assert target is not None
+    for k in range(processes):
+        of_share = Servers(
+            *(target, Health()),
+            manner=scenario_of(client={"clock": "user"}).client,
+            counters=Counters(),
+            on_bug=print,
+            processes=processes,
+        )
+        rows = plan_of([0.0] * processes * servers * 2).shard(k, processes)
+        async with of_share:
+            asked = [of_share.pick(_row(int(index))).name for index in rows.index]
+        assert {*asked[:servers]} == {*target.urls}
+        assert asked[servers:] == asked[:servers]
+
+
+def _row(index: int) -> Row:
+    return Row(index, 0, 1, 1, Phase.MEASURED, 0)
+
+
 def test_one_clock_is_for_all_servers() -> None:
     """A difference between two of them is no difference of clocks: with TLS at one, the loop's at both."""
     target = shared(A, "https://b.test").target
     assert target is not None
     health = Health()
-    Servers(target, health, manner=scenario_of().client, counters=None, on_bug=print)  # type: ignore[arg-type]
+    Servers(target, health, manner=scenario_of().client, counters=Counters(), on_bug=print)
     assert health.clock == "user"
 
 
