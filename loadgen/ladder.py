@@ -3,7 +3,8 @@
 Decodes: N requests start at once, and count only while all N decode; then each step gives each of them a
 token. Prompts: one alone on the idle server is one step of its length, so its TTFT is that step and what
 else a request costs (HTTP, tokenizing, scheduling). That remainder is the TTFT of a prompt of a few tokens
-less what a step of as many decodes takes, and is taken off all the others.
+less what a step of as many decodes takes, and is taken off all the others; a prompt is no shorter a step than
+the shortest of decodes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ LEVELS = (1, 2, 4, 8, 16)
 PROMPTS = (64, 256, 1024)
 _AGAIN = 3  # times that each prompt is asked
 _STEPS = 8  # that a row is the mean of
-_LEAST_S = 1e-6  # of a step: what is left of a prompt's may be nothing
 
 Measure = Callable[[Scenario, str], Run]
 """Makes the run of a scenario, and calls it so."""
@@ -65,10 +65,10 @@ def climb(
     if not decodes:
         raise ScenarioError("ladder: no streams decoded together: ask for longer answers or fewer streams")
     request_s = _request_s(measure(_alone(scenario, 1), "prompt-1").records, decodes)
-    yield from (
-        _prompt(measure(_alone(scenario, tokens), f"prompt-{tokens}").records, tokens, request_s)
-        for tokens in sorted(set(prompts))
-    )
+    least_s = min(row.seconds for row in decodes)
+    for tokens in sorted(set(prompts)):
+        records = measure(_alone(scenario, tokens), f"prompt-{tokens}").records
+        yield _prompt(records, tokens, request_s, least_s)
 
 
 def _burst(scenario: Scenario, streams: int, prompt_tokens: int, output_tokens: int) -> Scenario:
@@ -141,13 +141,13 @@ def _request_s(records: Records, decodes: list[Measured]) -> float:
     return max(0.0, float(np.median(ttft_s - np.interp(tokens, levels, means)))) if len(ttft_s) else 0.0
 
 
-def _prompt(records: Records, tokens: int, request_s: float) -> Rung:
+def _prompt(records: Records, tokens: int, request_s: float, least_s: float) -> Rung:
     ttft_s, got = _first(records)
     named = f"prompts of {tokens} tokens"
     if not len(ttft_s):
         said = next((error for error in records.error if error), "no answer")
         return Rung(named, [], said)
-    seconds = np.maximum(ttft_s - request_s, _LEAST_S)
+    seconds = np.maximum(ttft_s - request_s, least_s)
     return Rung(named, [Measured(n, 0, s) for n, s in zip(got.tolist(), seconds.tolist(), strict=True)])
 
 

@@ -86,6 +86,17 @@ def test_a_server_on_which_nothing_decodes_together_ends_the_ladder(tmp_path: Pa
         list(climb(served(slots=1), in_virtual_time(tmp_path), levels=(2,)))
 
 
+def test_no_prompt_is_a_shorter_step_than_the_shortest_of_decodes(tmp_path: Path) -> None:
+    """Where the short prompts, from which overhead is told, came late by chance: 200 ms."""
+    calm, late = in_virtual_time(tmp_path / "calm"), in_virtual_time(tmp_path / "late", 0.2)
+
+    def measure(scenario: Scenario, name: str) -> Run:
+        return (late if name == "prompt-1" else calm)(scenario, name)
+
+    rows = rows_of([*climb(served(), measure, levels=(1, 2), prompts=(64,))])
+    assert min(row.seconds for row in rows) == min(row.seconds for row in rows if row.contexts)
+
+
 def two_streams() -> Records:
     """Of 41 tokens, 10 ms apart, the second 200 ms later."""
     first = ok(0, 0.0, gaps_us=[10_000] * 40, output_tokens=41, prompt_tokens=100)
