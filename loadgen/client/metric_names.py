@@ -23,17 +23,18 @@ class NotMetricsError(Exception):
 class Series:
     """Samples called `name`, those alone whose `label` is one of `values`, or with `but` is none of them.
 
-    `scale`: what a value is to be multiplied by. `over`: the value of `label` whose sample it is divided by.
-    `plus`: a name whose samples are added; without them there is no figure.
+    `over`: the value of `label` whose sample it is divided by.
+    `plus`: a name whose samples are added; without them there is no figure. `most`: not the sum but the
+    largest, as of models of which one calls the others.
     """
 
     name: str
     label: str | None = None
     values: tuple[str, ...] = ()
     but: bool = False
-    scale: float = 1.0
     over: str | None = None
     plus: str | None = None
+    most: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +190,9 @@ SERVERS = (
             Series("nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type", ("fraction",)),
             Series("nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type", ("used",), over="max"),
         ),
-        succeeded="inference_request_success",
-        rejected=Series("nv_inference_request_failure", "reason", ("REJECTED",)),
-        aborted=Series("nv_inference_request_failure", "reason", ("CANCELED",)),
-        queue_s_sum=Series("nv_inference_queue_duration_us", scale=1e-6),
-        queue_s_count="inference_request_success",
+        succeeded=Series("nv_inference_request_success", most=True),
+        rejected=Series("nv_inference_request_failure", "reason", ("REJECTED",), most=True),
+        aborted=Series("nv_inference_request_failure", "reason", ("CANCELED",), most=True),
     ),
 )  # fmt: skip
 
@@ -203,7 +202,7 @@ def _value(way: Series, samples: Samples, *, is_share: bool) -> float | None:
     values = [sample.value for sample in there if _is_meant(way, sample)]
     if not values or not more:
         return None
-    value = way.scale * (max(values) if is_share else sum(values))
+    value = max(values) if is_share or way.most else sum(values)
     if way.plus:
         value += sum(sample.value for sample in more)
     if way.over is None:
