@@ -103,6 +103,16 @@ def test_nothing_measured_is_nothing_to_report(tmp_path: Path) -> None:
     assert not (tmp_path / "report").exists()
 
 
+def test_a_run_of_another_plan_is_taken_for_no_run_of_this(tmp_path: Path) -> None:
+    """The whole measurement never goes on from a quick one."""
+    quick = measured(tmp_path, LLAMA, COST)
+    static = LLAMA.variants[0]
+    assert quick.has(LLAMA, static, QUEUE, 1)
+    assert not quick.has(LLAMA, static, QUEUE, 2)
+    with pytest.raises(SystemExit, match="of another plan"):
+        Bench(tmp_path, quick=False).has(LLAMA, static, QUEUE, 1)
+
+
 def test_rounds_go_there_and_back_again() -> None:
     """Three seeds of two variants: the second of a round goes on into the next without a new start."""
     turns = [(variant.name, seeds) for variant, seeds in Bench(Path(), quick=False).order(LLAMA)]

@@ -27,6 +27,7 @@ from loadgen.client.loop import on_loop
 from loadgen.client.preflight import preflighted
 from loadgen.engine.fit import Fit, fit, read
 from loadgen.run import Run
+from loadgen.run import load as run_in
 from loadgen.scenario import Scenario, Target, build
 from loadgen.stats import summarize
 from loadgen.workload import draw
@@ -60,10 +61,10 @@ class Cell:
         return {"arrivals": arrivals, "num_requests": n, "tail": False, **lengths}
 
 
-QUEUE = Cell("queue-exponential", "a full queue, exponential answers", 48)
-QUEUE_FIXED = Cell("queue-fixed", "a full queue, answers of one length", 48, output=MEAN_TOKENS)
-LOW = Cell("low-exponential", "low load, exponential answers", 10, 0.4)
-LOW_FIXED = Cell("low-fixed", "low load, answers of one length", 10, 0.4, MEAN_TOKENS)
+QUEUE = Cell("queue-exponential", "a full queue, exponential answers", 40)
+QUEUE_FIXED = Cell("queue-fixed", "a full queue, answers of one length", 40, output=MEAN_TOKENS)
+LOW = Cell("low-exponential", "low load, exponential answers", 8, 0.5)
+LOW_FIXED = Cell("low-fixed", "low load, answers of one length", 8, 0.5, MEAN_TOKENS)
 FEW = Cell(
     "queue-exponential", "a full queue, exponential answers", 8, output=EXPONENTIAL | {"mean": 16, "cap": 48}
 )
@@ -155,12 +156,12 @@ _TORCH: dict[str, dict[str, Any]] = {
     "chunked": _BATCHED | {"max_sequences": 8, "prefill_chunk": 16, "token_budget": 24},
 }
 _TORCH_S = {
-    "static": {QUEUE.name: 25.0, QUEUE_FIXED.name: 15.0, LOW.name: 28.0, LOW_FIXED.name: 28.0},
-    "dynamic": {QUEUE.name: 25.0, LOW.name: 28.0},
-    "continuous": {QUEUE.name: 15.0, QUEUE_FIXED.name: 15.0, LOW.name: 28.0, LOW_FIXED.name: 28.0},
-    "chunked": {QUEUE.name: 15.0},
+    "static": {QUEUE.name: 20.0, QUEUE_FIXED.name: 13.0, LOW.name: 18.0, LOW_FIXED.name: 18.0},
+    "dynamic": {QUEUE.name: 20.0, LOW.name: 18.0},
+    "continuous": {QUEUE.name: 13.0, QUEUE_FIXED.name: 13.0, LOW.name: 18.0, LOW_FIXED.name: 18.0},
+    "chunked": {QUEUE.name: 13.0},
 }
-_LLAMA_S = {QUEUE.name: 32.0, QUEUE_FIXED.name: 32.0, LOW.name: 28.0, LOW_FIXED.name: 28.0}
+_LLAMA_S = {QUEUE.name: 25.0, QUEUE_FIXED.name: 23.0, LOW.name: 18.0, LOW_FIXED.name: 18.0}
 _LEVELS = (1, 2, 4, 8)
 
 ENGINES = (
@@ -257,6 +258,15 @@ class Bench:
     def folder(self, engine: Engine, variant: Variant, cell: Cell, seed: int) -> Path:
         return self.work / engine.name / variant.name.replace(" ", "-") / f"{cell.name}-{seed}"
 
+    def has(self, engine: Engine, variant: Variant, cell: Cell, seed: int) -> bool:
+        """Whether the run is kept. Raises SystemExit where what is kept is of another plan."""
+        folder = self.folder(engine, variant, cell, seed)
+        if not folder.is_dir():
+            return False
+        if run_in(folder).header.plan_digest != draw(self.scenario(cell, seed)).digest():
+            raise SystemExit(f"{folder} holds a run of another plan: name another folder with --work")
+        return True
+
     def profile(self, engine: Engine, variant: Variant) -> Path:
         """The steps that tell of the variant."""
         whose = variant if variant.levels else engine.variant(engine.profile)
@@ -291,7 +301,7 @@ def measure(bench: Bench, engine: Engine) -> None:
             (cell, seed)
             for seed in seeds
             for cell in bench.cells(engine, variant)
-            if not (bench.folder(engine, variant, cell, seed) / "summary.json").is_file()
+            if not bench.has(engine, variant, cell, seed)
         ]
         climbs = bool(variant.levels) and not bench.profile(engine, variant).is_file()
         if not (todo or climbs):

@@ -105,19 +105,19 @@ def ratio(figure: Figure, these: Sequence[Summary], those: Sequence[Summary]) ->
 
 def sides(bench: Bench) -> list[Side]:
     """Every variant under every load that was measured with all seeds."""
-    found = []
-    for engine in ENGINES:
-        for variant in engine.variants:
-            for cell in bench.cells(engine, variant):
-                folders = [bench.folder(engine, variant, cell, seed) for seed in bench.seeds]
-                if all((folder / "summary.json").is_file() for folder in folders):
-                    runs = [api.load(folder) for folder in folders]
-                    dreams = [foretold(bench, engine, variant, cell, seed) for seed in bench.seeds]
-                    assert [r.header.plan_digest for r in runs] == [r.header.plan_digest for r in dreams]
-                    found.append(
-                        Side(engine, variant, cell, runs, [*map(summarize, runs)], [*map(summarize, dreams)])
-                    )
-    return found
+    return [
+        _side(bench, engine, variant, cell)
+        for engine in ENGINES
+        for variant in engine.variants
+        for cell in bench.cells(engine, variant)
+        if all(bench.has(engine, variant, cell, seed) for seed in bench.seeds)
+    ]
+
+
+def _side(bench: Bench, engine: Engine, variant: Variant, cell: Cell) -> Side:
+    runs = [api.load(bench.folder(engine, variant, cell, seed)) for seed in bench.seeds]
+    dreams = [foretold(bench, engine, variant, cell, seed) for seed in bench.seeds]
+    return Side(engine, variant, cell, runs, [*map(summarize, runs)], [*map(summarize, dreams)])
 
 
 def write(bench: Bench, folder: Path) -> None:
