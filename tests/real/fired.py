@@ -74,3 +74,10 @@ def texts(events: list[Any]) -> list[str]:
     choices = [choice for event in events if isinstance(event, dict) for choice in event.get("choices", ())]
     said = [choice.get("text") or (choice.get("delta") or {}).get("content") for choice in choices]
     return [text for text in said if text]
+
+
+def checked(server: Server, folder: Path) -> Any:
+    """What `loadgen check` finds, told nothing but the address."""
+    ended = loadgen("check", server.url, "--json", cwd=folder)
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from loadgen.records import Outcome, RequestRecord
-from tests.real.fired import fire, scenario, stream, texts
+from tests.real.fired import checked, fire, scenario, stream, texts
 from tests.real.llama_cpp import llama_cpp, missing
 from tests.real.server import Server
+from tests.real.weights import CONTEXT
 
 pytestmark = [
     pytest.mark.real,
@@ -43,6 +44,16 @@ def asked(endpoint: str) -> dict[str, Any]:
     if "chat" in endpoint:
         said = {"messages": [{"role": "user", "content": PROMPT}]}
     return said | {"max_tokens": 24, "temperature": 0, "ignore_eos": True}
+
+
+def test_the_look_before_the_load_learns_what_it_is(server: Server, tmp_path: Path) -> None:
+    """Its kind, its context and its model, and that it takes every word we say."""
+    found = checked(server, tmp_path)
+    assert found["kind"] == "llama.cpp"
+    assert found["context_tokens"] == CONTEXT
+    assert found["model"] == server.model
+    assert found["usage_given"]
+    assert found["terms"] == {"without": [], "length": "max_tokens"}
 
 
 def test_every_row_is_answered_and_counted_as_the_server_counts(server: Server, tmp_path: Path) -> None:
