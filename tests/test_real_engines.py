@@ -16,7 +16,7 @@ from loadgen.engine.fit import Measured
 from loadgen.ladder import as_csv
 from loadgen.units import duration_s
 from tests.bench.real_engines import ENGINES, QUEUE, Bench, Engine
-from tests.bench.real_report import write
+from tests.bench.real_report import page, sides, write
 
 LLAMA = ENGINES[0]
 COST = {
@@ -65,11 +65,11 @@ def test_a_server_that_is_as_its_profile_says_is_foretold(report: Path) -> None:
 def test_a_server_twice_as_slow_as_its_profile_is_told_as_such(tmp_path: Path) -> None:
     """A prediction of 2.00x the throughput of a full queue, in the table and in the answer."""
     slow = COST | {"weights": "20ms", "per_token": "4ms", "per_context_token": "2us", "overhead": "2ms"}
-    write(measured(tmp_path / "work", LLAMA, slow), tmp_path / "report")
-    page = (tmp_path / "report" / "report.md").read_text()
-    rows = [line for line in page.splitlines() if line.startswith("| continuous |")]
+    bench = measured(tmp_path, LLAMA, slow)
+    told = page(bench, sides(bench), pictures=[])
+    rows = [line for line in told.splitlines() if line.startswith("| continuous |")]
     assert "| 2.00x |" in rows[0]
-    assert "off by a factor of 2.00 in the middle" in page
+    assert "off by a factor of 2.00 in the middle" in told
 
 
 def test_gains_are_of_the_runs_themselves(report: Path) -> None:
@@ -87,10 +87,10 @@ def test_gains_are_of_the_runs_themselves(report: Path) -> None:
 
 def test_the_folder_holds_the_page_its_figures_and_the_pictures_it_shows(report: Path) -> None:
     """And no other; predictions are called SIMULATED wherever they stand."""
-    page = (report / "report.md").read_text()
-    shown = re.findall(r"^!\[.+\]\((.+\.svg)\)$", page, re.MULTILINE)
+    told = (report / "report.md").read_text()
+    shown = re.findall(r"^!\[.+\]\((.+\.svg)\)$", told, re.MULTILINE)
     assert sorted({"report.md", "figures.json", *shown}) == sorted(path.name for path in report.iterdir())
-    assert "**MEASURED.**" in page.split("**Question.**")[0]
+    assert "**MEASURED.**" in told.split("**Question.**")[0]
     for picture in shown:
         drawn = (report / picture).read_text()
         assert ("predicted (SIMULATED)" in drawn) == (not picture.startswith("ttft"))
