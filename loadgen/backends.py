@@ -8,6 +8,7 @@ DialectName = Literal["chat", "completions", "responses", "tgi", "sglang", "trit
 BackendName = Literal[
     "openai-chat", "openai", "openai-responses", "vllm", "vllm-chat", "sglang", "sglang-chat",
     "sglang-native", "tgi", "tensorrt-llm", "lmdeploy", "scalellm", "llama.cpp", "llama.cpp-native", "ollama",
+    "sglang-oai", "sglang-oai-chat", "lmdeploy-chat", "trt",
 ]  # fmt: skip
 
 CHAT = "/v1/chat/completions"
@@ -42,6 +43,10 @@ BACKENDS: dict[BackendName, DialectName] = {
     "llama.cpp": "completions",
     "llama.cpp-native": "llama.cpp",
     "ollama": "ollama",
+    "sglang-oai": "completions",
+    "sglang-oai-chat": "chat",
+    "lmdeploy-chat": "chat",
+    "trt": "triton",
 }
 assert set(BACKENDS) == set(get_args(BackendName))
 

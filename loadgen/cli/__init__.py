@@ -30,11 +30,12 @@ def _command() -> int:
         try:
             from loadgen.cli.app import app
             from loadgen.cli.argv import joined, refuse_odd
-            from loadgen.cli.vllm_flags import refuse_foreign
+            from loadgen.cli.vllm_flags import refuse_foreign, translated
 
             refuse_odd(sys.argv[1:])
             words = joined(sys.argv[1:])
             refuse_foreign(words)
+            words = translated(words)
             app(words, prog_name="loadgen")
         except Exception as trouble:
             return _explain(trouble)

@@ -31,7 +31,11 @@ def _odd(said: str) -> ScenarioError:
 
 # Flags that may have several values, and how a further one looks.
 _NAMED = r"\w[\w-]*[:=]"
-_SEVERAL = {"--goodput": _NAMED, "--header": _NAMED, "--slo": r"[^-].*[<>]", "--baseline": r"[^-]"}
+_SEVERAL = {
+    **dict.fromkeys(("--goodput", "--header"), _NAMED),
+    **dict.fromkeys(("--baseline", "--lora-modules"), "[^-]"),
+    "--slo": r"[^-].*[<>]",
+}
 
 
 def joined(argv: list[str]) -> list[str]:

@@ -47,6 +47,14 @@ Metrics = Annotated[
     typer.Option(help="URL of the server's Prometheus metrics; auto (default): its /metrics; none."),
 ]
 
+LoraModules = Annotated[
+    list[str] | None,
+    typer.Option(help="Names of LoRAs on the server, each for its share of the requests; several."),
+]
+LoraAssignment = Annotated[
+    str | None, typer.Option(help="random (default): each request draws one, all as likely.")
+]
+
 # --- the load -------------------------------------------------------------------------------------
 
 Seed = Annotated[

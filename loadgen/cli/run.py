@@ -77,6 +77,8 @@ def run(
     ignore_eos: options.IgnoreEos = None,
     max_concurrency: options.MaxConcurrency = None,
     max_in_flight: options.MaxInFlight = None,
+    lora_modules: options.LoraModules = None,
+    lora_assignment: options.LoraAssignment = None,
     no_tail: options.NoTail = None,
     seed: options.Seed = None,
     slo: options.Slo = None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, get_args
 
+from loadgen.fields import NAME
 from loadgen.laws import Constant, Renewal
 from loadgen.scenario import ScenarioError
 
@@ -25,6 +27,8 @@ PATHS: dict[str, tuple[str, ...]] = {
     "warmup": ("load.warmup", "load.warmup_requests"),
     "dataset_name": ("load.trace.format",),
     "dataset_path": ("load.trace.file", "load.trace"),
+    "lora_modules": ("load.classes",),
+    "lora_assignment": (),
 }
 _RAMP = ("ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps")
 _DATASETS = {
@@ -49,6 +53,7 @@ def shape(load: dict[str, Any], given: dict[str, Any]) -> None:
     else:
         _take_arrivals(load, given)
     _take_lengths(load, given)
+    _take_loras(load, given)
 
 
 def spelt(flag: str) -> str:
@@ -161,3 +166,22 @@ def _take_lengths(load: dict[str, Any], given: dict[str, Any]) -> None:
         if tokens is None:
             raise ScenarioError(f"--random-range-ratio spreads fixed lengths: give {spelt(flag)} too")
         load[key] = {"kind": "vllm_range", "tokens": tokens, "ratio": ratio}
+
+
+def _take_loras(load: dict[str, Any], given: dict[str, Any]) -> None:
+    """A class for each LoRA, all as likely: what vLLM calls a random assignment."""
+    modules, assignment = given.get("lora_modules"), given.get("lora_assignment")
+    if assignment not in (None, "random"):
+        raise ScenarioError(
+            f"--lora-assignment: must be random, not {assignment}: each request draws its own, as users do"
+        )
+    if not modules:
+        if assignment:
+            raise ScenarioError("--lora-assignment needs --lora-modules")
+        return
+    if load.get("classes"):
+        raise ScenarioError("--lora-modules: the scenario has classes: give each of them its model there")
+    names = [name if re.fullmatch(NAME, name) else f"lora-{i}" for i, name in enumerate(modules, 1)]
+    load["classes"] = {
+        name: {"weight": 1, "model": module} for name, module in zip(names, modules, strict=True)
+    }

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from loadgen.cli.vllm_flags import refuse_foreign
+from loadgen.cli.argv import joined
+from loadgen.cli.flags import overlay
+from loadgen.cli.vllm_flags import REMEDIES, TRANSLATED, refuse_foreign, translated
 from loadgen.scenario import ScenarioError
 from tests.cli.commands import flags_of
 
@@ -15,6 +19,7 @@ SERVE = """\
 --dataset-name random --random-input-len 128 --random-output-len 64 --num-prompts 50 --request-rate 10 \
 --burstiness 1.0 --max-concurrency 64 --ignore-eos --seed 1 --percentile-metrics ttft,tpot,itl,e2el \
 --metric-percentiles=50,99 --goodput ttft:500 tpot:50 --save-result"""
+THEIRS = set((Path(__file__).parent / "vllm_bench_flags.txt").read_text().split())  # vLLM 0.32's
 
 
 def test_one_message_names_every_flag_that_is_not_ours() -> None:
@@ -23,17 +28,17 @@ def test_one_message_names_every_flag_that_is_not_ours() -> None:
         refuse_foreign(["run", *shlex.split(SERVE)])
     _, *lines = str(told.value).splitlines()
     assert [line.split(": ")[0].strip() for line in lines] == [
-        *("--backend", "--percentile-metrics", "--metric-percentiles", "--save-result")
+        *("--percentile-metrics", "--metric-percentiles", "--save-result")
     ]
     assert all(line.split(": ", 1)[1] for line in lines)
 
 
-def test_what_is_left_is_ours() -> None:
-    """Every flag that the message passes over is one of `run`'s."""
-    given = {word.split("=")[0] for word in shlex.split(SERVE) if word.startswith("--")}
-    with pytest.raises(ScenarioError) as told:
-        refuse_foreign(["run", *shlex.split(SERVE)])
-    assert {flag for flag in given if f"  {flag}:" not in str(told.value)} <= flags_of("run")
+def test_each_flag_of_vllm_is_known() -> None:
+    """It is one of ours, is translated, or has a remedy; and no remedy is for a flag that vLLM has not."""
+    ours = flags_of("run")
+    assert THEIRS - ours - {*TRANSLATED} - REMEDIES.keys() == set()
+    assert REMEDIES.keys() | {*TRANSLATED} <= THEIRS
+    assert not (REMEDIES.keys() | {*TRANSLATED}) & ours
 
 
 def test_our_own_flags_are_never_refused() -> None:
@@ -44,4 +49,48 @@ def test_our_own_flags_are_never_refused() -> None:
 
 def test_other_commands_are_left_alone() -> None:
     """`serve --host --port` is ours."""
-    refuse_foreign(["serve", "--host", "127.0.0.1", "--port", "0"])
+    words = ["serve", "--host", "127.0.0.1", "--port", "0"]
+    refuse_foreign(words)
+    assert translated(words) == words
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("--host 10.0.0.1 --port=9000", "--base-url http://10.0.0.1:9000"),
+        ("--port 9000", "--base-url http://127.0.0.1:9000"),
+        ("--host ::1", "--base-url http://[::1]:8000"),
+        ("--host h --base-url http://x:1", "--base-url http://x:1"),
+        ("--model org/big --served-model-name big", "--model org/big --model big"),
+        ("--seed 1", "--seed 1"),
+    ],
+)
+def test_a_server_is_named_as_there(given: str, meant: str) -> None:
+    """With vLLM's defaults; of several spellings, the one that wins there."""
+    assert translated(["run", *given.split()]) == ["run", *meant.split()]
+
+
+PARAMS: dict[str, Any] = {"base_url": ["http://127.0.0.1:1"], "request_rate": "1", "num_prompts": 9}
+
+
+def test_loras_share_the_requests() -> None:
+    """As many classes, equally likely, each with its model; words that are no name of a class get one."""
+    words = joined(["run", "--lora-modules", "a", "org/b", "--seed", "1"])
+    assert words == ["run", "--lora-modules", "a", "--lora-modules", "org/b", "--seed", "1"]
+    asked = overlay(None, PARAMS | {"lora_modules": ["a", "org/b"], "lora_assignment": "random"})
+    assert [(name, own.weight, own.model) for name, own in asked.load.classes.items()] == [
+        *(("a", 1, "a"), ("lora-2", 1, "org/b"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lora_modules": ["a"], "lora_assignment": "round-robin"}, "must be random, not round-robin"),
+        ({"lora_assignment": "random"}, "--lora-assignment needs --lora-modules"),
+    ],
+)
+def test_loras_in_turn_are_refused(given: dict[str, Any], said: str) -> None:
+    """In one line."""
+    with pytest.raises(ScenarioError, match=said):
+        overlay(None, PARAMS | given)
