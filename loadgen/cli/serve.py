@@ -86,7 +86,8 @@ def serve(
 ) -> None:
     """Serve the bundled engine as an OpenAI-compatible server.
 
-    /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, /metrics, /debug/requests
+    /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, /metrics, /debug/requests,
+    /debug/steps.csv
     """
     from loadgen.cli.engine_flags import assignment, cost, layered, of_json, written
     from loadgen.cli.firing import run_async

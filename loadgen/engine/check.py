@@ -6,7 +6,7 @@ import numpy as np
 
 from loadgen.engine.batching import Scheduler
 from loadgen.engine.cost import step_cost
-from loadgen.engine.model.shape import find
+from loadgen.engine.model.shape import bounded
 from loadgen.engine.sequence import Sequence
 from loadgen.knobs import Engine
 from loadgen.plan import Plan
@@ -17,10 +17,8 @@ def check(engine: Engine, plan: Plan | None = None) -> None:
     """Raises ScenarioError for a cost without a profile, for a model that is not there or needs torch, for
     weights or requests that its memory cannot hold, and where not a row of `plan` could ever run.
     """
-    if engine.model is None:
-        step_cost(engine)
-    else:
-        find(engine.model)
+    step_cost(engine)
+    engine = bounded(engine)
     scheduler = Scheduler(engine)
     if plan is None or not len(plan):
         return

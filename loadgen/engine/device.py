@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -48,6 +48,14 @@ class Call:
     stamps: Stamps = field(default_factory=lambda: Stamps(0))
     unended: int = 0
     is_dropped: bool = False
+
+
+class Took(NamedTuple):
+    """A step: tokens computed in it, positions that its decodes attended to, and the engine's seconds."""
+
+    tokens: int
+    contexts: int
+    seconds: float
 
 
 class Clock:
@@ -113,6 +121,7 @@ class Device:
         self._wanted: dict[int, tuple[Call, Choice]] = {}  # by sequence
         self._resting = False
         self._late_ns: deque[int] = deque(maxlen=_KEPT_STEPS)
+        self.steps: deque[Took] = deque(maxlen=_KEPT_STEPS)
 
     def refusal(self, call: Call) -> str | None:
         """Why it could never be answered here; None where it can."""
@@ -222,6 +231,7 @@ class Device:
     def _account(self, step: Step, step_s: float, late_s: float) -> None:
         ns_per_s = self._clock.ns_per_s
         late_ns = round(late_s * ns_per_s)
+        self.steps.append(Took(step.tokens, step.context_tokens, step_s))
         self.metrics.step_s.add(step_s * ns_per_s / 1e9)
         self._late_ns.append(late_ns)
         self.metrics.late_s.add(late_ns / 1e9)

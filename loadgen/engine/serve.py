@@ -10,7 +10,7 @@ import io
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from itertools import count
 from typing import TYPE_CHECKING
@@ -27,9 +27,10 @@ from loadgen.engine.batching import RETRY_AFTER_S
 from loadgen.engine.chance import uniform
 from loadgen.engine.check import check
 from loadgen.engine.choice import Choice, choices, know_prefix
-from loadgen.engine.device import Call, Device, Stamps
+from loadgen.engine.device import Call, Device, Stamps, Took
 from loadgen.engine.dialect import Ask, Refusal, read_chat, read_completion, read_tokenize
 from loadgen.engine.metrics import exposition
+from loadgen.engine.model.shape import bounded
 from loadgen.engine.reply import Reply
 from loadgen.engine.tokens import token_ids
 from loadgen.knobs import Engine, Faults
@@ -68,10 +69,10 @@ async def serve(
     POST /v1/chat/completions and /v1/completions, streamed or whole, and /tokenize; GET /v1/models, /health,
     /ping, /version, /metrics (Prometheus, under vLLM's names), and /debug/requests (the engine's own stamps
     by X-Request-ID, and how late its steps ended; with ?format=csv, or at /debug/requests.csv, the stamps as
-    CSV).
+    CSV), and /debug/steps.csv (what each step computed and took, for `loadgen engines fit`).
 
     A `model` computes its answers, greedily, and ends them by itself unless `ignore_eos` is given; its steps
-    take as long as they take (`speed` is of no use then), its prompts have the tokens that its vocabulary
+    take as long as they take, whatever the `speed`, its prompts have the tokens that its vocabulary
     gives them, and `stop` is refused. Without one, what follows holds.
 
     An answer has exactly `max_tokens` tokens (default: chat 128, completions 16), unless the engine has a law
@@ -86,8 +87,9 @@ async def serve(
     are closed. Raises ScenarioError for a cost without a profile, and where the port cannot be had.
     """
     with closing(new_timer()) as timer, calm_garbage_collector():
+        check(engine)
+        engine = bounded(engine)
         model = _loaded(engine)
-        engine = engine if model is None else model.engine
         service = _Service(engine, Device(engine, timer, speed, model), api_key, model)
         # Cancelling the handler of a lost connection is how a sequence learns that its client is gone.
         runner = web.AppRunner(
@@ -112,7 +114,6 @@ async def serve(
 def _loaded(engine: Engine) -> Model | None:
     if engine.model is None:
         return None
-    check(engine)
     from loadgen.engine.model.compute import Model  # which imports torch
 
     return Model(engine)
@@ -161,6 +162,7 @@ class _Service:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/debug/requests", self._debug)
         app.router.add_get("/debug/requests.csv", self._debug_csv)
+        app.router.add_get("/debug/steps.csv", self._debug_steps)
         return app
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
@@ -264,15 +266,23 @@ class _Service:
         return _json(msgspec.json.encode(seen))
 
     async def _debug_csv(self, _request: web.Request) -> web.Response:
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(("request_id", *Stamps.__struct_fields__))
-        table.writerows((name, *msgspec.structs.astuple(own)) for name, own in self._stamps.items())
-        return web.Response(text=text.getvalue(), content_type="text/csv")
+        stamps = [(name, *msgspec.structs.astuple(own)) for name, own in self._stamps.items()]
+        return _table(("request_id", *Stamps.__struct_fields__), stamps)
+
+    async def _debug_steps(self, _request: web.Request) -> web.Response:
+        return _table(Took._fields, self.device.steps)
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> web.Response:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows(rows)
+    return web.Response(text=text.getvalue(), content_type="text/csv")
 
 
 def _given_id(request: web.Request) -> str | None:

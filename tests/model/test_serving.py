@@ -22,17 +22,13 @@ from loadgen.engine.model import weights
 from loadgen.engine.model.compute import Model
 from loadgen.engine.model.shape import NAMED
 from loadgen.knobs import Engine
+from loadgen.run import load
 from tests.engine.driving import served
-from tests.model.test_tokens import drive
+from tests.model.test_tokens import drive, engine
 
 pytestmark = pytest.mark.torch
 
-CPU = {"dtype": "float32", "device": "cpu", "threads": 1}
 PROMPTS = [[7 * i + j for j in range(5 + 9 * i)] for i in range(6)]
-
-
-def engine(**knobs: Any) -> Engine:
-    return Engine.model_validate({"model": "torch:llama-1m", "compute": CPU} | knobs)
 
 
 async def completed(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
@@ -45,7 +41,7 @@ def greedy(of: Engine, prompt: list[int], tokens: int) -> list[int]:
     """The model's tokens, computed by hand."""
     alone = Sequence(0, len(prompt), tokens)
     alone.tokens = list(prompt)
-    drive(Model(of), [alone])
+    drive(of, Model(of), [alone])
     return alone.tokens[len(prompt) :]
 
 
@@ -118,11 +114,14 @@ async def test_what_it_cannot_do_is_answered_in_openais_words() -> None:
         body = {"prompt": [1] * 500, "max_tokens": 90, "ignore_eos": True}
         both = await asyncio.gather(*[client.post("/v1/completions", json=body) for _ in range(2)])
         metrics = (await client.get("/metrics")).text
+        steps = (await client.get("/debug/steps.csv")).text.split()
     assert stop.status_code == 400
     assert long.json()["error"]["code"] == "context_length_exceeded"
     assert sorted(answer.status_code for answer in both) == [200, 429]
     assert 'loadgen_engine_step_seconds_count{model_name="llama-1m"} 90.0' in metrics
     assert "loadgen_engine_rejected_total" in metrics
+    assert steps[:1] == ["tokens,contexts,seconds"]
+    assert [line.rsplit(",", 1)[0] for line in steps[1:3]] == ["500,0", "1,501"]
 
 
 def test_a_run_on_it_is_measured_and_says_where_it_was_computed(tmp_path: Path) -> None:
@@ -135,7 +134,6 @@ def test_a_run_on_it_is_measured_and_says_where_it_was_computed(tmp_path: Path) 
     command = [sys.executable, "-m", "loadgen", "run", str(scenario), "--out", str(tmp_path / "out")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert ended.returncode in (0, 4), ended.stderr  # 4: the machine was too busy to measure on
-    header = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert (header["source"], header["target"]) == ("http", "bundled engine, torch:llama-1m on cpu")
-    records = [json.loads(line) for line in (tmp_path / "out" / "requests.jsonl").read_text().splitlines()]
-    assert [record["outcome"] for record in records] == ["ok"] * 8
+    run = load(tmp_path / "out")
+    assert (run.header.source, run.header.target) == ("http", "bundled engine, torch:llama-1m on cpu")
+    assert [record.output_tokens for record in run.records] == [10] * 8

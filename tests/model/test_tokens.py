@@ -16,7 +16,7 @@ from loadgen.engine.batching import Idle, Scheduler, Sequence
 from loadgen.engine.model import weights
 from loadgen.engine.model.compute import Model
 from loadgen.engine.model.decoder import Decoder, Piece
-from loadgen.engine.model.shape import NAMED, Shape
+from loadgen.engine.model.shape import NAMED, Shape, bounded
 from loadgen.knobs import Engine
 
 pytestmark = pytest.mark.torch
@@ -44,9 +44,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def model(**knobs: Any) -> Model:
+def engine(**knobs: Any) -> Engine:
     asked = {"model": "torch:llama-1m", "compute": {"dtype": "float32", "device": "cpu", "threads": 1}}
-    return Model(Engine.model_validate(asked | knobs))
+    return bounded(Engine.model_validate(asked | knobs))
 
 
 def asked(n: int = 12) -> list[Sequence]:
@@ -60,16 +60,18 @@ def asked(n: int = 12) -> list[Sequence]:
     return found
 
 
-def drive(engine: Model, sequences: list[Sequence], cancel: dict[int, int] | None = None) -> Scheduler:
+def drive(
+    of: Engine, model: Model, sequences: list[Sequence], cancel: dict[int, int] | None = None
+) -> Scheduler:
     """Compute all of them, half of them coming later; `cancel`: whom in the middle of which step."""
-    scheduler, steps, later = Scheduler(engine.engine), 0, list(sequences[len(sequences) // 2 :])
+    scheduler, steps, later = Scheduler(of), 0, list(sequences[len(sequences) // 2 :])
     for sequence in sequences[: len(sequences) // 2]:
         scheduler.add(sequence, 0.0)
     while True:
         if later and steps % 3 == 2:
             scheduler.add(later.pop(0), float(steps))
         step = scheduler.next_step(float(steps))
-        engine.keep(scheduler.running)
+        model.keep(scheduler.running)
         if isinstance(step, Idle):
             if not later and math.isinf(step.until_s):
                 return scheduler
@@ -77,7 +79,7 @@ def drive(engine: Model, sequences: list[Sequence], cancel: dict[int, int] | Non
             continue
         if cancel and steps in cancel:
             scheduler.cancel(cancel[steps])
-        engine.compute(step)
+        model.compute(step)
         scheduler.finish(step)
         steps += 1
 
@@ -87,7 +89,7 @@ def alone() -> list[list[int]]:
     """Each prompt's tokens with nobody beside it."""
     found = []
     for sequence in asked():
-        drive(model(), [sequence])
+        drive(engine(), Model(engine()), [sequence])
         found.append(sequence.tokens)
     return found
 
@@ -95,11 +97,12 @@ def alone() -> list[list[int]]:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_tokens_are_the_same_whatever_the_batching(name: str, alone: list[list[int]]) -> None:
     """Static, dynamic, continuous, in pieces, preempted and computed anew: what each prompt gets alone."""
-    engine, sequences = model(**SETTINGS[name]), asked()
-    blocks = engine.pages.free_blocks
-    scheduler = drive(engine, sequences)
+    of, sequences = engine(**SETTINGS[name]), asked()
+    model = Model(of)
+    blocks = model.pages.free_blocks
+    scheduler = drive(of, model, sequences)
     assert [s.tokens[: s.prompt_tokens + s.output_tokens] for s in sequences] == alone
-    assert engine.pages.free_blocks == blocks
+    assert model.pages.free_blocks == blocks
     assert (scheduler.preemptions > 0) == name.startswith("preempted")
 
 
@@ -163,10 +166,11 @@ def test_logits_are_those_of_the_transformers_library(is_tied: bool) -> None:
 @pytest.mark.parametrize("name", ["continuous", "preempted", "static"])
 def test_who_is_cancelled_leaves_no_block(name: str, alone: list[list[int]]) -> None:
     """Three are cancelled in the middle of a step; the others' tokens are untouched, all blocks are free."""
-    engine, sequences = model(**SETTINGS[name]), asked()
-    blocks = engine.pages.free_blocks
-    drive(engine, sequences, cancel={1: 0, 4: 3, 9: 2})
-    assert engine.pages.free_blocks == blocks
+    of, sequences = engine(**SETTINGS[name]), asked()
+    model = Model(of)
+    blocks = model.pages.free_blocks
+    drive(of, model, sequences, cancel={1: 0, 4: 3, 9: 2})
+    assert model.pages.free_blocks == blocks
     assert any(s.cancelled for s in sequences)
     for sequence, mine in zip(sequences, alone, strict=True):
         if not sequence.cancelled:

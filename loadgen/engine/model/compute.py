@@ -27,7 +27,7 @@ _WARM = (1, 2, 8, 64)  # rows of passes before the first request: libraries prep
 
 
 class Model:
-    """`engine.model`, ready to compute. `engine` is bounded by the model's context.
+    """The `model` of an engine that is `bounded` by it, ready to compute.
 
     Raises ScenarioError where there is no such model, torch or device, and where its KV would not fit.
     """
@@ -35,18 +35,17 @@ class Model:
     def __init__(self, engine: Engine) -> None:
         assert engine.model is not None
         shape = find(engine.model)
-        context = min(engine.max_length or shape.context, shape.context)
-        self.engine = engine.model_copy(update={"max_length": context})
         self._device = device(engine)
         self.vocabulary = Vocabulary(shape)
-        self.pages = _pages(self.engine)
+        self.pages = _pages(engine)
         torch.set_num_threads(engine.compute.threads or max(1, (os.cpu_count() or 1) - 1))
         self._ends = frozenset(shape.ends)
-        self._decoder = self._loaded(shape, _dtype(engine, self._device))
+        self._decoder = self._loaded(shape, engine)
         self._thread = ThreadPoolExecutor(1, "model")
 
-    def _loaded(self, shape: Shape, dtype: torch.dtype) -> Decoder:
-        places = self.pages.free_blocks * self.pages.block_tokens
+    def _loaded(self, shape: Shape, engine: Engine) -> Decoder:
+        room, dtype = (self.pages.free_blocks, self.pages.block_tokens), _dtype(engine, self._device)
+        places = room[0] * room[1]
         kv_bytes = places * shape.kv_numbers * dtype.itemsize
         has_bytes = _memory_bytes(self._device)
         if kv_bytes > has_bytes:
@@ -54,12 +53,10 @@ class Model:
                 f"engine.kv: keys and values of {places:,} positions take {kv_bytes / 1e9:.1f} GB, and "
                 f"{self._device} has {has_bytes / 1e9:.1f}: give fewer kv.tokens, max_length or max_sequences"
             )
-        weights = load(shape, self.engine.seed, dtype)
-        pages = self.pages
-        decoder = Decoder(shape, weights, (pages.free_blocks, pages.block_tokens), self._device)
+        decoder = Decoder(shape, load(shape, engine.seed, dtype), room, self._device)
         for rows in _WARM:
             rows = min(rows, places, shape.context)
-            decoder.next_tokens([Piece([0] * rows, 0, range(pages.free_blocks), emits=True)])
+            decoder.next_tokens([Piece([0] * rows, 0, range(room[0]), emits=True)])
         return decoder
 
     def read(self, ask: Ask) -> Ask:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loadgen.faults import nearest
-from loadgen.knobs import MODEL_PREFIX
+from loadgen.knobs import MODEL_PREFIX, Engine
 from loadgen.scenario import ScenarioError
 from loadgen.units import quoted
 
@@ -74,6 +74,14 @@ def find(model: str) -> Shape:
     if find_spec("torch") is None or (found.folder and find_spec("safetensors") is None):
         raise ScenarioError(f"engine.model: {quoted(model)} needs torch: pip install 'loadgen[torch]'")
     return found
+
+
+def bounded(engine: Engine) -> Engine:
+    """The same, asked for no more than its model's context. Raises ScenarioError as `find` does."""
+    if engine.model is None:
+        return engine
+    context = find(engine.model).context
+    return engine.model_copy(update={"max_length": min(engine.max_length or context, context)})
 
 
 def _of_folder(folder: Path) -> Shape:
