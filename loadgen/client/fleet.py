@@ -16,7 +16,8 @@ from typing import Any
 
 from loadgen.client import Counters, Stop, control
 from loadgen.client.job import Job, Share
-from loadgen.client.worker import Ended, Start, Word, framed, hear
+from loadgen.client.pipes import framed, hear
+from loadgen.client.worker import Ended, Start, Word
 from loadgen.merging import merged_health
 from loadgen.plan import Plan
 from loadgen.run import Health, as_json, write_whole

@@ -23,8 +23,8 @@ import msgspec
 from loadgen.client.address import address, endpoint_url
 from loadgen.client.inquiry import Inquiry, inquire
 from loadgen.client.metric_names import Metrics, NotMetricsError, read
+from loadgen.client.pipes import framed, hear
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line
-from loadgen.client.worker import framed, hear
 from loadgen.scenario import Target
 from loadgen.server_log import COUNTERS, EVERY_S, SERVER, Scrape
 
@@ -158,14 +158,14 @@ async def _watch(out: int) -> None:
         wanted = await hear(pipe)
         if isinstance(wanted, Wanted):
             async with AsyncExitStack() as stack:
-                servers = [await _Server.opened(stack, wanted, where) for where in places(wanted.target)]
+                servers = [await Server.opened(stack, wanted, where) for where in places(wanted.target)]
                 await _Watch(servers, pipe, out).run()
 
 
 class _Watch:
     """The looks at all servers of a run, each second, until the parent says that it is over or is gone."""
 
-    def __init__(self, servers: Sequence[_Server], pipe: asyncio.StreamReader, out: int) -> None:
+    def __init__(self, servers: Sequence[Server], pipe: asyncio.StreamReader, out: int) -> None:
         self._servers = servers
         self._pipe = pipe
         self._out = out
@@ -269,7 +269,7 @@ def places(target: Target) -> Iterator[Place]:
         yield Place(name if len(target.metrics) > 1 else None, where, (whole,), is_ours)
 
 
-class _Server:
+class Server:
     """One server's metrics; `_url` is where they were found, `_raw` what they were at the look before."""
 
     def __init__(self, place: Place, inquiry: Inquiry) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import signal
 import sys
 import traceback
@@ -16,6 +15,7 @@ from typing import Any
 
 from loadgen.client import Counters, Peers, Stop
 from loadgen.client.job import Job, Share
+from loadgen.client.pipes import framed, hear
 from loadgen.client.unreachable import Unreachable
 from loadgen.run import Health, RecordWriter, WriteError, writing
 from loadgen.scenario import ScenarioError
@@ -43,20 +43,6 @@ class Ended:
 
     health: Health
     counters: Counters
-
-
-def framed(message: object) -> bytes:
-    body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    return len(body).to_bytes(8) + body
-
-
-async def hear(pipe: asyncio.StreamReader) -> object:
-    """The next message; None when the other side is gone."""
-    try:
-        size = int.from_bytes(await pipe.readexactly(8))
-        return pickle.loads(await pipe.readexactly(size))  # noqa: S301  our own process wrote it
-    except asyncio.IncompleteReadError:
-        return None
 
 
 def main() -> None:
