@@ -125,6 +125,12 @@ def test_responses_only_text_deltas_are_visible() -> None:
     assert (counted(answer), answer.warnings()) == ((3, 3, (3, "usage")), [])
 
 
+def test_responses_a_refusal_is_what_a_user_reads() -> None:
+    """It stands where the text would."""
+    answer = heard("responses", START, {"type": "response.refusal.delta", "delta": "no"})
+    assert (answer.text, visible_us(answer)) == ("no", (2000, 2000))
+
+
 @pytest.mark.parametrize("kind", ["response.incomplete", "response.completed"])
 def test_responses_incomplete_says_why_and_vllm_calls_it_completed(kind: str) -> None:
     """`max_output_tokens` is what others call a finish by length."""
@@ -238,7 +244,8 @@ def test_triton_a_bare_end_is_an_end() -> None:
 def test_triton_a_torn_end_is_none() -> None:
     """The connection was lost, or the last event is half an event."""
     assert heard("triton", {"text_output": "a"}, lost=True).outcome is Outcome.BROKEN
-    assert heard("triton", {"text_output": "a"}, b'data: {"text_out').outcome is Outcome.BROKEN
+    answer = heard("triton", {"text_output": "a"}, b'data: {"text_out')
+    assert (answer.outcome, answer.stream.done) == (Outcome.BROKEN, False)
 
 
 def test_triton_nothing_at_all_is_no_answer() -> None:
@@ -278,7 +285,8 @@ def test_ollama_thinking_is_not_visible() -> None:
     """Neither is a tool call."""
     call = {"function": {"name": "f", "arguments": {"x": 1}}}
     said = [told(content="", thinking="hm"), told(content="", tool_calls=[call]), told(content="a")]
-    assert visible_us(heard("ollama", *said, told(done=True))) == (1000, 3000)
+    answer = heard("ollama", *said, told(done=True))
+    assert (answer.stream.events, visible_us(answer)) == (3, (1000, 3000))
 
 
 def test_ollama_cut_before_done_is_broken() -> None:

@@ -6,8 +6,11 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loadgen.backends import DialectName
 from loadgen.client.answer import Answer
@@ -364,6 +367,34 @@ def test_it_does_not_matter_how_the_bytes_fall(file: str) -> None:
     whole = read_from(replay(file, data))
     for at in range(1, len(data)):
         assert read_from(replay(file, data[:at], data[at:])) == whole
+
+
+ODD = [None, True, -1, 1.5, 10**20, "", "x", [], {}, [1], ["a"], {"text": 1}, [{"text": "a"}], [None]]
+
+
+def bent(value: Any, data: st.DataObject) -> Any:
+    """`value` with something odd in one place, at any depth."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    if not keys or data.draw(st.booleans()):
+        return data.draw(st.sampled_from(ODD))
+    at = data.draw(st.sampled_from(keys))
+    other = value.copy()
+    other[at] = bent(value[at], data)
+    return other
+
+
+@given(st.sampled_from(sorted(FILES)), st.data())
+def test_odd_values_anywhere_raise_nothing(file: str, data: st.DataObject) -> None:
+    """What is not as it should be is left out, or no event."""
+    lines = (HERE / file).read_bytes().splitlines(keepends=True)
+    at = data.draw(st.sampled_from([at for at, line in enumerate(lines) if b"{" in line]))
+    start = lines[at].index(b"{")
+    event = bent(json.loads(lines[at][start:]), data)
+    lines[at] = lines[at][:start] + json.dumps(event).encode() + b"\n"
+    answer = replay(file, b"".join(lines))
+    assert answer.outcome is not None
+    assert isinstance(answer.text, str)
+    assert all(isinstance(name, str) for name in answer.warnings())
 
 
 def test_every_file_is_read_and_cited() -> None:
