@@ -66,7 +66,10 @@ QUEUE_FIXED = Cell("queue-fixed", "a full queue, answers of one length", 40, out
 LOW = Cell("low-exponential", "low load, exponential answers", 8, 0.5)
 LOW_FIXED = Cell("low-fixed", "low load, answers of one length", 8, 0.5, MEAN_TOKENS)
 FEW = Cell(
-    "queue-exponential", "a full queue, exponential answers", 8, output=EXPONENTIAL | {"mean": 16, "cap": 48}
+    "queue-exponential",
+    "a full queue, exponential answers (mean 16)",
+    8,
+    output=EXPONENTIAL | {"mean": 16, "cap": 48},
 )
 OVER = Cell("over-exponential", "more than can be served, exponential answers", 150, 15.0)
 

@@ -15,7 +15,7 @@ from loadgen import api
 from loadgen.charts.distributions import compared
 from loadgen.charts.picture import Picture, colour, plain, svg
 from loadgen.engine.fit import Fit
-from loadgen.report.figures import UNDEFINED, duration, number, percent
+from loadgen.report.figures import UNDEFINED, clean, duration, number, percent
 from loadgen.report.markdown import as_list, as_table, escape
 from loadgen.report.tables import Column, Table
 from loadgen.run import Run
@@ -23,9 +23,11 @@ from loadgen.stats import summarize
 from loadgen.stats.summary import Summary
 from loadgen.studies.curves import Spread, as_columns, geometric, mean_of, times, with_interval
 from tests.bench.real_engines import (
+    CAP_TOKENS,
     ENGINES,
     MEAN_TOKENS,
     OVER,
+    PROMPT_TOKENS,
     QUEUE,
     QUEUE_FIXED,
     Bench,
@@ -226,7 +228,7 @@ def _of_spread(found: Sequence[Side], engine: Engine) -> Spread | None:
 
 def _conditions(bench: Bench, found: Sequence[Side]) -> Iterator[str]:
     summaries = [summary for side in found for summary in side.measured]
-    invalid = sum(summary.validity == "INVALID" for summary in summaries)
+    invalid = sum(s.validity == "INVALID" for s in summaries)
     loads = [load for side in found for run in side.runs if (load := _load_average(run)) is not None]
     yield f"Machine: {os.cpu_count()} cores of {_processor()}, for client and server; no GPU."
     if loads:
@@ -234,11 +236,12 @@ def _conditions(bench: Bench, found: Sequence[Side]) -> Iterator[str]:
     yield "Model: a Llama of 144 million random weights, the same shape on every server."
     yield (
         f"Plans: seeds {', '.join(map(str, bench.seeds))}; the same seed is the same plan, by digest, for "
-        f"every variant and for its prediction. Exponential answers: mean {MEAN_TOKENS} before they are cut."
+        f"every variant and for its prediction. Prompts of {PROMPT_TOKENS} tokens; exponential answers have a "
+        f"mean of {MEAN_TOKENS} tokens before they are cut at {CAP_TOKENS}, if nothing else is said."
     )
     yield "Variants ran in turn, there and back again, so that what drifts in the machine meets all of them."
     yield (
-        f"{invalid} of {len(summaries)} runs are INVALID by the limits of any run: they are marked, and kept."
+        f"{invalid} of {len(summaries)} runs are INVALID; they are marked, and kept: {_why(summaries)}."
         if invalid
         else f"All {len(summaries)} runs are VALID."
     )
@@ -246,6 +249,11 @@ def _conditions(bench: Bench, found: Sequence[Side]) -> Iterator[str]:
         "Predictions: the same plan on the bundled engine with that server's slots and a cost of a step "
         "fitted to a ladder of concurrency on that very server (loadgen engines ladder)."
     )
+
+
+def _why(summaries: Sequence[Summary]) -> str:
+    said = (f.text for s in summaries for f in s.findings if f.effect == "invalid")
+    return "; ".join(clean(text) for text in dict.fromkeys(said))
 
 
 def _load_average(run: Run) -> float | None:
