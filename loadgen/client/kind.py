@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from loadgen.backends import ENDPOINTS, DialectName
+from loadgen.backends import DialectName
 
 TRANSFORMERS = "transformers serve"
 LITELLM = "LiteLLM"
@@ -111,8 +111,8 @@ def pages_of(name: str | None) -> list[str]:
 
 
 def apis_of(name: str | None) -> tuple[DialectName, ...]:
-    """The APIs that such a server may have: OpenAI's and its own, or any where it has no name yet."""
-    return tuple(ENDPOINTS) if name is None else (*_OPENAI, *_NATIVE.get(name, ()))
+    """The APIs that such a server may well have: OpenAI's, and its own."""
+    return (*_OPENAI, *_NATIVE.get(name or "", ()))
 
 
 def kind(name: str | None, pages: Mapping[str, bytes], models: Iterable[Listed], model: str | None) -> Kind:

@@ -18,11 +18,11 @@ from loadgen.terms import Terms
 from loadgen.traits import Trait
 from loadgen.workload.words import WordTokens
 
-PROBE_TOKENS = 16
+PROBE_TOKENS = 8
 IDS = list(range(5, 13))  # a prompt of eight token ids, which every vocabulary has
 REQUEST_ID = "preflight"
 AT_ONCE_US = 250  # tokens that follow each other faster came in one piece
-WAIT_US = 20_000  # an answer that is all there sooner tells nothing of that
+WAIT_US = 100_000  # an answer that is all there sooner tells nothing of that
 NOT_DONE = "not asked"
 
 
@@ -143,18 +143,17 @@ class Look:
 
     def _in_pieces(self, trait: _Answer) -> Trait:
         stream = self.seen.stream
-        first_us = stream.first_token_us or 0
-        if len(stream.gaps_us) < 2 or first_us + sum(stream.gaps_us) < WAIT_US:
-            return trait.untold(f"{stream.events} token events, too soon to tell if one by one")
-        gap_us = median(stream.gaps_us)
-        if gap_us < AT_ONCE_US:
+        first = _took(stream.first_token_us or 0)
+        pieces = [came_in_pieces(seen) for seen in (self.seen, self.again) if seen is not None]
+        if pieces == [False, False]:  # once may be a stall of this machine
             return trait.no(
-                f"all {stream.events} token events came at once after {_took(first_us)}",
+                f"all {stream.events} token events came at once after {first}",
                 "TTFT is that of the whole answer, and gaps mean nothing",
             )
-        return trait.yes(
-            f"{stream.events} token events, the first after {_took(first_us)}, then one each {_took(gap_us)}"
-        )
+        if pieces[0]:
+            each = _took(median(stream.gaps_us))
+            return trait.yes(f"{stream.events} token events, the first after {first}, then one each {each}")
+        return trait.untold(f"{stream.events} token events, too soon to tell if one by one")
 
     def _usage(self) -> Trait:
         usage = self.seen.stream.usage
@@ -293,6 +292,14 @@ class Look:
         else:
             says = f"{len(self.target.urls)} servers, of one kind, with the same models"
             yield Trait(name="servers alike", has=True, says=says)
+
+
+def came_in_pieces(seen: Seen) -> bool | None:
+    """Whether tokens came one by one; None where they came too soon to tell."""
+    gaps_us, first_us = seen.stream.gaps_us, seen.stream.first_token_us or 0
+    if len(gaps_us) < 2 or first_us + sum(gaps_us) < WAIT_US:
+        return None
+    return median(gaps_us) >= AT_ONCE_US
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from loadgen.backends import OF_IDS
 from loadgen.client import kind
 from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.kind import Kind, Listed
-from loadgen.client.look import IDS, PROBE_TOKENS, Look, facts
+from loadgen.client.look import IDS, PROBE_TOKENS, Look, came_in_pieces, facts
 from loadgen.client.probe import PAGE_S, Asking, Probe, Seen
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.word_tokens import calibrate, mean_of_words
@@ -161,7 +161,8 @@ class _Sight:
         """One after another, so that no bounded queue refuses them."""
         self._again = self._ids = self._calibration = None
         if not self._seen.is_busy:
-            self._again = await self._asked(self._prompt)
+            is_odd = came_in_pieces(self._seen) is False  # to be seen again
+            self._again = await self._asked(self._prompt, PROBE_TOKENS if is_odd else 1)
             if self._probe.target.dialect in OF_IDS:
                 self._ids = await self._asked(IDS)
         if mean_of_words is None:
@@ -171,9 +172,9 @@ class _Sight:
         )
         return [note]
 
-    async def _asked(self, prompt: Any) -> Seen | None:
+    async def _asked(self, prompt: Prompt, output_tokens: int = 1) -> Seen | None:
         try:
-            return await self._probe.ask(self._asking, prompt, 1)
+            return await self._probe.ask(self._asking, prompt, output_tokens)
         except Unreachable:
             return None
 

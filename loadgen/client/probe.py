@@ -24,7 +24,7 @@ from loadgen.scenario import Target
 from loadgen.terms import AS_ASKED, Terms
 
 TRIES = 8
-PAGE_S = 2.0
+PAGE_S = 3.0
 BUSY = (429, 503)
 ABSENT = (404, 405, 501)
 NO_JSON = b"{"  # who takes the path refuses it before any work

@@ -27,7 +27,7 @@ from tests.fakes import (
 )
 
 CHAT = "/v1/chat/completions"
-SIXTEEN = tuple(f"t{n}" for n in range(16))
+EIGHT = tuple(f"t{n}" for n in range(8))
 
 
 async def look(chat: Answer, routes: dict[str, Answer] | None = None, **target: Any) -> Preflight:
@@ -41,25 +41,25 @@ def trait(found: Preflight, name: str) -> Trait:
 
 async def test_tokens_that_come_one_by_one_are_a_stream() -> None:
     """Two milliseconds between them."""
-    found = await look(stream_reply(SIXTEEN, first_s=0.02, gap_s=0.002))
+    found = await look(stream_reply(EIGHT, first_s=0.1, gap_s=0.002))
     assert trait(found, "streaming").has is True
     assert found.notes == ()
 
 
 async def test_tokens_that_come_at_once_after_a_wait_are_none() -> None:
     """A proxy that holds the answer back: every event is there at the first."""
-    held = b"".join(data for _, data in stream_reply(SIXTEEN).writes)
-    found = await look(Reply(headers=SSE, writes=[(0.05, held)], end="keep"))
+    held = b"".join(data for _, data in stream_reply(EIGHT).writes)
+    found = await look(Reply(headers=SSE, writes=[(0.12, held)], end="keep"))
     assert lacks(found.traits, "streaming")
     assert found.notes[0].endswith("TTFT is that of the whole answer, and gaps mean nothing")
 
 
 async def test_tokens_that_come_at_once_at_once_tell_nothing() -> None:
     """So does a server that is fast."""
-    assert trait(await look(stream_reply(SIXTEEN)), "streaming").has is None
+    assert trait(await look(stream_reply(EIGHT)), "streaming").has is None
 
 
-@pytest.mark.parametrize(("tokens", "finish", "has"), [(SIXTEEN, "length", True), (("Yes",), "stop", False)])
+@pytest.mark.parametrize(("tokens", "finish", "has"), [(EIGHT, "length", True), (("Yes",), "stop", False)])
 async def test_the_asked_length_is_met_or_not(tokens: tuple[str, ...], finish: str, has: bool) -> None:
     """Of an answer that by itself is one word."""
     found = await look(stream_reply(tokens, finish=finish))
@@ -68,9 +68,9 @@ async def test_the_asked_length_is_met_or_not(tokens: tuple[str, ...], finish: s
 
 async def test_more_tokens_than_asked_for_are_told() -> None:
     """No length key has an effect."""
-    found = await look(stream_reply((*SIXTEEN, "more")))
+    found = await look(stream_reply((*EIGHT, "more")))
     assert lacks(found.traits, "length key")
-    assert "asked for 16 tokens at most, got 17: lengths are what the server gives" in found.notes
+    assert "asked for 8 tokens at most, got 9: lengths are what the server gives" in found.notes
 
 
 async def test_an_echoed_prompt_is_told() -> None:

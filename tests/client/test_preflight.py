@@ -67,13 +67,13 @@ def error(status: int, message: str, **headers: str) -> Reply:
 
 
 async def test_a_good_server_answers_twice_with_tokens_and_leaves_no_note() -> None:
-    """A list of models, a probe of 16 tokens and one more of one; all else asks for no work."""
+    """A list of models, a probe of eight tokens and one more of one; all else asks for no work."""
     chat = replace(stream_reply(prompt_tokens=11), headers=SSE | {"server": "uvicorn"})
     async with server(chat) as it:
         found = await look(it.url)
     assert [(r.method, r.path) for r in it.requests][:2] == [("GET", "/v1/models"), ("POST", CHAT)]
     posted = [r for r in it.requests if r.method == "POST" and r.body != b"{"]
-    assert [(r.path, r.json()["max_tokens"]) for r in posted] == [(CHAT, 16), (CHAT, 1)]
+    assert [(r.path, r.json()["max_tokens"]) for r in posted] == [(CHAT, 8), (CHAT, 1)]
     assert (found.model, found.models, found.server, found.notes) == ("tiny", ("tiny",), "uvicorn", ())
     facts = json.loads(json.dumps(found.facts))
     assert [trait["name"] for trait in facts.pop("traits")] == [trait.name for trait in found.traits]
@@ -86,7 +86,7 @@ async def test_a_good_server_answers_twice_with_tokens_and_leaves_no_note() -> N
         "usage_given": True,
         "finish_reason": "length",
         "prompt_tokens": 11,
-        "asked_output_tokens": 16,
+        "asked_output_tokens": 8,
         "output_tokens": 4,
         "endpoint": CHAT,
         "kind": None,
@@ -357,10 +357,10 @@ async def test_a_probe_without_a_token_is_noted() -> None:
 
 
 async def test_ignore_eos_without_effect_is_noted() -> None:
-    """Asked for 16 tokens whatever happens, got two and a stop."""
+    """Asked for eight tokens whatever happens, got two and a stop."""
     async with server(stream_reply(("a", "b"), finish="stop")) as it:
         [note] = (await look(it.url, ignore_eos=True)).notes
-        assert note == "asked for 16 tokens with ignore_eos, got 2: the server ends answers early"
+        assert note == "asked for 8 tokens with ignore_eos, got 2: the server ends answers early"
         assert (await look(it.url)).notes == ()
 
 

@@ -39,6 +39,7 @@ class ProxyServer:
     def __init__(self, user: str | None = None) -> None:
         self._wanted = user and "Basic " + base64.b64encode(user.encode()).decode()
         self.lines: list[str] = []
+        self._serving: list[asyncio.Task[None] | None] = []
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -48,13 +49,15 @@ class ProxyServer:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         await self._server.wait_closed()
+        await asyncio.gather(*filter(None, self._serving))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving.append(asyncio.current_task())
         try:
             with suppress(asyncio.IncompleteReadError, ConnectionError):
                 await self._answer(reader, writer)
         finally:
-            writer.close()
+            await _close(writer)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -78,7 +81,13 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     with suppress(ConnectionError):
         while data := await reader.read(65536):
             writer.write(data)
+    await _close(writer)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 async def look(target: Target) -> str | None:
