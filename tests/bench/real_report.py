@@ -236,8 +236,8 @@ def _conditions(bench: Bench, found: Sequence[Side]) -> Iterator[str]:
     yield "Model: a Llama of 144 million random weights, the same shape on every server."
     yield (
         f"Plans: seeds {', '.join(map(str, bench.seeds))}; the same seed is the same plan, by digest, for "
-        f"every variant and for its prediction. Prompts of {PROMPT_TOKENS} tokens; exponential answers have a "
-        f"mean of {MEAN_TOKENS} tokens before they are cut at {CAP_TOKENS}, if nothing else is said."
+        f"every variant and for its prediction. Prompts of {PROMPT_TOKENS} tokens; exponential answers are "
+        f"{MEAN_TOKENS} tokens in the mean before they are cut at {CAP_TOKENS}, if nothing else is said."
     )
     yield "Variants ran in turn, there and back again, so that what drifts in the machine meets all of them."
     yield (
