@@ -91,7 +91,7 @@ def _table(at_s: Floats, share: Floats, lost_at_s: Floats, lost: Floats) -> Tabl
     ends = [*(at_s[part[0]] for part in parts[1:]), np.inf]
     rows, done = [], 0.0
     for part, end in zip(parts, ends, strict=True):
-        so_far = float(lost[lost_at_s < end].sum())
+        so_far = float(lost[lost_at_s <= end].sum())
         held = percent(float(share[part].max()), 1000)
         rows.append([f"{max(at_s[part[0]], 0.0):.4g}", held, f"{so_far - done:,.0f}"])
         done = so_far
