@@ -69,7 +69,7 @@ class Form:
     `name`: of the class, None where there is but one kind of request. `model`, `retry` and `patience_s` are
     as it says. `heads`: how a request to each of the target's servers begins. `bodies`: what else the rows'
     bodies hold, by their `source`. Raises ScenarioError for a key or a run id that would break out of its
-    line, and for headers of ours.
+    line, for headers of ours, and for a path that names a model where there is none.
     """
 
     def __init__(
@@ -150,6 +150,8 @@ def forms(
 
 def _head(target: Target, model: str | None, api_key: str | None) -> bytes:
     """The request line and every header but X-Request-ID and Content-Length. The user's own headers win."""
+    if "{model}" in target.endpoint and not model:
+        raise ScenarioError(f"target.model is missing, and {target.endpoint} names it")
     url = urlsplit(endpoint_url(target.base_url, target.endpoint, model))
     headers = {
         "Host": url.netloc,

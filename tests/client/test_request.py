@@ -163,6 +163,14 @@ def test_what_a_rows_own_body_says() -> None:
     assert "temperature" not in said(NONE)
 
 
+def test_a_path_that_names_the_model_needs_one() -> None:
+    """Triton's has nowhere else to say it."""
+    triton = {"backend": "tensorrt-llm"}
+    assert "/v2/models/llama/" in written(triton, model="llama")[0]
+    with pytest.raises(ScenarioError, match=r"target\.model is missing"):
+        written(triton, model=None)
+
+
 def test_a_plan_with_a_class_that_the_load_does_not_have() -> None:
     """A plan that was kept is replayed by the load it was drawn for, or one that knows its classes."""
     load = Load.model_validate({"requests": [{"prompt": 1, "output": 1}]})
