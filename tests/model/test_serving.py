@@ -136,4 +136,4 @@ def test_a_run_on_it_is_measured_and_says_where_it_was_computed(tmp_path: Path) 
     assert ended.returncode in (0, 4), ended.stderr  # 4: the machine was too busy to measure on
     run = load(tmp_path / "out")
     assert (run.header.source, run.header.target) == ("http", "bundled engine, torch:llama-1m on cpu")
-    assert [record.output_tokens for record in run.records] == [10] * 8
+    assert run.records.output_tokens.tolist() == [10] * 8
