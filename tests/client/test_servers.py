@@ -46,6 +46,7 @@ def test_each_server_is_told_its_own_host_and_path() -> None:
 
     async def listen(link: Link) -> None:
         heard.append((await link.request()).split(b"\r\n")[:2])
+        link.finish()
 
     run_plan(plan_of([0.0, 1.0]), listen, shared(A, B))
     assert heard == [
@@ -60,6 +61,7 @@ def test_the_models_name_stands_in_the_path_where_the_endpoint_has_it() -> None:
 
     async def listen(link: Link) -> None:
         heard.append((await link.request()).split(b" ")[1])
+        link.finish()
 
     scenario = scenario_of(
         target={"backend": "tensorrt-llm"}, load={"classes": {"chat": {"weight": 1, "model": "a/b"}}}
