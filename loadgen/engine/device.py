@@ -51,7 +51,9 @@ class Call:
 
 
 class Took(NamedTuple):
-    """A step: tokens computed in it, positions that its decodes attended to, and the engine's seconds."""
+    """A step: tokens computed in it, positions that its decodes attended to, and the engine's seconds since
+    the one before ended, or since idling.
+    """
 
     tokens: int
     contexts: int
@@ -78,7 +80,7 @@ class Compute(Protocol):
     """What a step is run on."""
 
     async def run(self, step: Step, start_s: float, clock: Clock) -> float:
-        """Return once it is computed; when it was, or ought to have been."""
+        """Return once it is computed; the instant at which it was, or ought to have been."""
 
     def keep(self, running: list[Sequence]) -> None:
         """All others have left: what was computed of them is not needed any more."""

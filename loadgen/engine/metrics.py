@@ -147,7 +147,11 @@ def _histograms(metrics: Metrics, model: str) -> Iterator[Metric]:
         ("vllm:e2e_request_latency_seconds", "Taken to last token.", metrics.e2e_s),
         ("vllm:request_queue_time_seconds", "Taken to first step.", metrics.queue_s),
         ("vllm:iteration_tokens_total", "Tokens computed in a step.", metrics.step_tokens),
-        ("loadgen_engine_step_seconds", "Start of a step to its end.", metrics.step_s),
+        (
+            "loadgen_engine_step_seconds",
+            "From the end of a step to the next one's.",
+            metrics.step_s,
+        ),
         ("loadgen_engine_step_lateness_seconds", "Start of a step against due.", metrics.late_s),
         ("loadgen_engine_fan_out_seconds", "First to last write of a step.", metrics.fan_out_s),
         (

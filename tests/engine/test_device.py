@@ -9,8 +9,8 @@ import pytest
 
 from loadgen.engine import simulate
 from loadgen.engine.choice import Choice
-from loadgen.engine.device import Call, Device
-from loadgen.engine.sequence import Sequence
+from loadgen.engine.device import Call, Clock, Compute, Device
+from loadgen.engine.sequence import Sequence, Step
 from loadgen.knobs import Engine
 from tests.engine.driving import Row, fixed, plan
 
@@ -35,6 +35,9 @@ class JumpingClock:
 
     def ring(self) -> None:
         self._rung = True
+
+    def pass_ns(self, ns: int) -> None:
+        self._now_ns += ns
 
     async def until(self, due_ns: int | None) -> None:
         self._rung = False
@@ -66,10 +69,14 @@ class Seen:
 
 
 async def ran(
-    engine: Engine, rows: list[Row], clock: JumpingClock, speed: float = 1.0
+    engine: Engine,
+    rows: list[Row],
+    clock: JumpingClock,
+    speed: float = 1.0,
+    compute: Compute | None = None,
 ) -> tuple[Device, list[Seen]]:
     """Run `rows` on a device until nothing happens any more."""
-    device = Device(engine, clock, speed)
+    device = Device(engine, clock, speed, compute)
     seen = [Seen(clock, i, row) for i, row in enumerate(rows)]
     for row, one in zip(rows, seen, strict=True):
         clock.happenings.append((round(row[0] * 1e9), lambda call=one.call: device.submit(call)))
@@ -306,3 +313,33 @@ async def test_choices_that_do_not_all_fit_leave_nothing_behind() -> None:
     assert taken.over.is_set()
     assert taken.stamps.last_token_ns == 21 * MS
     assert device.levels()[:2] == (0, 0)
+
+
+class Computing:
+    """Takes 7 ms over a step; its end is noticed 2 ms late. `kept`: who ran on after each step."""
+
+    def __init__(self, timer: JumpingClock) -> None:
+        self.kept: list[list[int]] = []
+        self._timer = timer
+
+    async def run(self, _step: Step, _start_s: float, clock: Clock) -> float:
+        self._timer.pass_ns(7 * MS)
+        end_s = clock.now_s()
+        self._timer.pass_ns(2 * MS)
+        return end_s
+
+    def keep(self, running: list[Sequence]) -> None:
+        self.kept.append([sequence.id for sequence in running])
+
+
+async def test_a_step_that_is_computed_takes_as_long_as_it_takes() -> None:
+    """Of 7 ms each, and each begins 2 ms after the one before was done: ends at 7, 16 and 25 ms, told 2 ms
+    later; that is lateness, as it is with a step that only waits.
+    """
+    timer = JumpingClock()
+    compute = Computing(timer)
+    device, seen = await ran(Engine(cost=fixed("1s")), [(0.0, 1, 3)], timer, compute=compute)
+    assert seen[0].tokens_ns == [9 * MS, 18 * MS, 27 * MS]
+    assert [round(took.seconds * 1e3) for took in device.steps] == [7, 9, 9]
+    assert device.punctuality()["late_max_us"] == 2000.0
+    assert compute.kept == [[0], [0], []]
