@@ -130,7 +130,7 @@ class Target(Strict):
     @model_validator(mode="before")
     @classmethod
     def _spelt_out(cls, data: Any) -> Any:
-        """A list of base URLs, the path that a backend is found at, and headers that have a name of their own."""
+        """A list of base URLs, where a backend is found, and headers that have a name of their own."""
         if not isinstance(data, dict):
             return data
         if isinstance(urls := data.get("base_url"), list) and urls:
