@@ -177,6 +177,7 @@ def test_the_law_is_the_one_that_was_asked_for(
         ({"ttfts": [0.1, -0.2, 0.0]}, "ttfts[1] is -0.2: it must be from 0"),
         ({"ttfts": [0.1, float("nan"), 0.0]}, "ttfts[1] is nan"),
         ({"itls": [[0.01, float("inf")], [], []]}, "itls[0][1] is inf"),
+        ({"itls": [[0.01, 5000.0], [], []]}, "itls[0][1] is 5000.0"),
         ({"input_lens": [1, -2, 3]}, "input_lens[1] is -2"),
         ({"output_lens": ["3", 2, 0]}, "not a result of vLLM's serving benchmark"),
         ({"start_times": [1.0, 2.0, "x"]}, "not a result of vLLM's serving benchmark"),
