@@ -106,13 +106,14 @@ def ratio(figure: Figure, these: Sequence[Summary], those: Sequence[Summary]) ->
 
 
 def sides(bench: Bench) -> list[Side]:
-    """Every variant under every load that was measured with all seeds."""
+    """Every variant under every load that was measured with all seeds, where there is a ladder, too."""
     return [
         _side(bench, engine, variant, cell)
         for engine in ENGINES
         for variant in engine.variants
         for cell in bench.cells(engine, variant)
-        if all(bench.has(engine, variant, cell, seed) for seed in bench.seeds)
+        if bench.profile(engine, variant).is_file()
+        and all(bench.has(engine, variant, cell, seed) for seed in bench.seeds)
     ]
 
 
