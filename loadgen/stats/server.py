@@ -8,7 +8,7 @@ import numpy as np
 
 from loadgen.records import Floats, Mask, Outcome, Records
 from loadgen.run import Run
-from loadgen.server_log import COUNTERS, EVERY_S, GAUGES, Scrape
+from loadgen.server_log import COUNTERS, EVERY_S, GAUGES, NO_LOG, Scrape
 from loadgen.stats.flow import window_s
 from loadgen.stats.outliers import overlaps
 from loadgen.stats.scraped import Track, together, tracks
@@ -23,9 +23,9 @@ COUNTS, RESTARTS = "server's counts", "server restarted"  # names of findings
 
 
 def server_side(run: Run) -> ServerSide | None:
-    """None for a run that had no server."""
+    """None for a run whose server, if it had one, was never to be looked at."""
     log, r = run.server, run.records
-    if run.header.source != "http":
+    if log == NO_LOG:
         return None
     if not log.scrapes:
         return ServerSide(absent=log.absent)

@@ -194,9 +194,9 @@ def test_a_restart_is_warned_of() -> None:
     assert RESTARTS in [f.name for f in findings(found)]
 
 
-def test_a_run_without_a_server_has_no_word_of_one() -> None:
-    """And one whose server told nothing says why."""
-    assert server_side(run_of(ROWS, source="virtual")) is None
+def test_a_run_whose_server_was_not_looked_at_has_no_word_of_it() -> None:
+    """As a simulated one. One whose server told nothing says why."""
+    assert server_side(run_of(ROWS)) is None
     run = replace(run_of(ROWS), server=ServerLog(absent="GET /metrics: 404 Not Found"))
     assert side(run) == ServerSide(absent="GET /metrics: 404 Not Found")
 
