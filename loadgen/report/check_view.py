@@ -16,7 +16,7 @@ def table(urls: Sequence[str], traits: Sequence[Trait], requests: int) -> Table:
         Column("trait", "label"),
         Column("has", "label"),
         Column("found", "words"),
-        Column("what a run does", "words"),
+        Column("so a run", "words"),
     ]
     rows = [[trait.name, SIGNS[trait.has], clean(trait.says), clean(trait.instead)] for trait in traits]
     notes = [

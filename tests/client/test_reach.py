@@ -204,6 +204,8 @@ async def test_a_proxy_that_never_answers_is_waited_for_as_long_as_a_connection(
                 await preflight(target, None, Timeouts(connect="50ms"), ignore_eos=False)
             with pytest.raises(Unreachable, match=f"not ready within 0.3 s; at the last try .*{told}"):
                 await wait_ready(target, None, 0.3, connect_s=0.05)
+        for writer in hung:
+            await _close(writer)
     assert len(hung) > 2
 
 
