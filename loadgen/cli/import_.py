@@ -14,7 +14,7 @@ import_ = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 @import_.callback()
 def tools() -> None:
-    """Make a run of another tool's result: to report, compare and gate it."""
+    """Make a run of another tool's result, to compare and gate."""
 
 
 @import_.command()

@@ -69,9 +69,9 @@ def test_a_dash_is_stdout_and_holds_nothing_else(run: Path, tmp_path: Path, name
     [
         (
             ["a.xlsx"],
-            "a.xlsx: its ending names no format: choose one of .csv, .parquet, .jsonl, .json, .om, ",
+            "a.xlsx: its ending names no format: choose one of .csv, .parquet, .jsonl, .vllm.json, ",
         ),
-        (["-"], "- has no ending: say --format, one of csv, parquet, jsonl, perfetto, openmetrics"),
+        (["-"], "- has no ending: say --format, one of csv, parquet, jsonl, vllm, perfetto, openmetrics"),
         (["a.csv", "--format", "excel"], "--format excel is unknown; there are csv, parquet, "),
         (["nowhere/a.csv"], "nowhere/a.csv: cannot be written: No such file or directory"),
         (["."], ".: its ending names no format"),
