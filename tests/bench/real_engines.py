@@ -71,7 +71,7 @@ FEW = Cell(
     8,
     output=EXPONENTIAL | {"mean": 16, "cap": 48},
 )
-OVER = Cell("over-exponential", "more than can be served, exponential answers", 150, 15.0)
+OVER = Cell("over-exponential", "more than can be served, exponential answers", 180, 20.0)
 
 
 @dataclass(frozen=True)
