@@ -69,7 +69,7 @@ def check(
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Look at a server as a run does first: what it can do and cannot.
+    """See what a server can do, before any load.
 
     loadgen check http://127.0.0.1:8000 sends a few small requests, and no load.
     """
