@@ -31,7 +31,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_what_a_full_server_refuses_is_counted_as_it_counts(server: Server, tmp_path: Path) -> None:
-    """Sixty at once: each is answered, or refused with 503, and as many are refused as it says."""
+    """Sixty at once: each is answered or refused, and as many are refused as it says. It refuses with 503, or
+    in the first event of a 200, where it had begun to answer before its engine was asked.
+    """
     before = server.metrics(REFUSED)
     rows = scenario(tmp_path, [{"prompt": PROMPT, "output": 64}] * 60)
     fired = fire(server, tmp_path, rows)
@@ -40,8 +42,9 @@ def test_what_a_full_server_refuses_is_counted_as_it_counts(server: Server, tmp_
     assert outcomes[Outcome.REJECTED] == server.metrics(REFUSED) - before
     assert outcomes[Outcome.OK] >= MOST
     refused = [record for record in fired.records if record.outcome is Outcome.REJECTED]
-    assert {(record.status, record.retry_after_s) for record in refused} == {(503, None)}
-    assert "busy" in (refused[0].error or "")
+    assert {record.status for record in refused} <= {200, 503}
+    assert all("busy" in (record.error or "") for record in refused)
+    assert not any(record.retry_after_s or record.output_tokens for record in refused)
 
 
 def test_a_class_of_more_urgent_ones_overtakes(server: Server, tmp_path: Path) -> None:
