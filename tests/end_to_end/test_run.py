@@ -58,6 +58,7 @@ def test_a_run_leaves_a_folder_from_which_its_summary_can_be_made_again(
     assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [
         "records.jsonl",
         "run.json",
+        *(["server.jsonl"] if how == [] else []),
         "summary.json",
         "vllm.json",
     ]
