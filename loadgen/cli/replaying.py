@@ -21,7 +21,7 @@ _LOADS = (*_SENDING, "tail", "ignore_eos", "max_concurrency", "max_in_flight")
 
 def refuse_shaping(params: dict[str, Any], beside: str) -> None:
     """Raises ScenarioError that names every flag given which would make another load."""
-    if given := [shaping.spelt(flag) for flag in shaping.PATHS if params.get(flag) not in (None, [])]:
+    if given := [shaping.spelt(flag) for flag in shaping.PATHS if params.get(flag) not in (None, [], ())]:
         raise ScenarioError(
             f"{', '.join(given)} cannot stand beside {beside}: a plan that was kept stays as it is"
         )
