@@ -126,13 +126,14 @@ def test_who_hangs_up_frees_the_slot(server: Server, tmp_path: Path) -> None:
 
 
 def test_more_than_it_has_slots_for_wait_and_are_not_lost(folder: Path, tmp_path: Path) -> None:
-    """Forty at once for two slots: all are answered, and the last third waited longer than the first."""
+    """Forty at once for two slots: all are answered, and the last third waited twice as long as the first, at
+    least: five times, were there no time but the slots'."""
     rows = [{"prompt": PROMPT, "output": 32}] * 40
     with llama_cpp(folder, slots=2) as server:
         fired = fire(server, tmp_path, scenario(tmp_path, rows))
     assert fired.outcomes() == {Outcome.OK: 40}
     waits_s = sorted(record.first_token_s - record.due_s for record in fired.records)
-    assert median(waits_s[-13:]) > 3 * median(waits_s[:13])
+    assert median(waits_s[-13:]) > 2 * median(waits_s[:13])
 
 
 def batched(
