@@ -127,7 +127,8 @@ def test_who_hangs_up_frees_the_slot(server: Server, tmp_path: Path) -> None:
 
 def test_more_than_it_has_slots_for_wait_and_are_not_lost(folder: Path, tmp_path: Path) -> None:
     """Forty at once for two slots: all are answered, and the last third waited twice as long as the first, at
-    least: five times, were there no time but the slots'."""
+    least: five times, were there no time but the slots'.
+    """
     rows = [{"prompt": PROMPT, "output": 32}] * 40
     with llama_cpp(folder, slots=2) as server:
         fired = fire(server, tmp_path, scenario(tmp_path, rows))
