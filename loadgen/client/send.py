@@ -191,7 +191,8 @@ class Call:
         self.answer.settled = _nobody_listens  # or the two would keep each other alive
         over, self._over = self._over, None
         if over is not None:
-            self._server.in_flight -= 1
+            if self._pool is not None:
+                self._pool.in_flight -= 1
             over(self)
 
     # --- further attempts -----------------------------------------------------------------------------------
