@@ -22,8 +22,9 @@ from loadgen.backends import CHAT, COMPLETIONS
 from loadgen.plan import NONE, Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Run, RunHeader, RunWriter, as_json, load, write_whole, writing
-from loadgen.scenario import Scenario, ScenarioError, Target
+from loadgen.scenario import Scenario, ScenarioError
 from loadgen.stats.summary import Summary
+from loadgen.target import Target
 from loadgen.terms import AS_ASKED
 from loadgen.units import argument
 

@@ -70,7 +70,8 @@ def warnings(plan: Plan, scenario: Scenario) -> list[str]:
     if plan.window.by == "burst" or plan.users is not None:
         return []
     from loadgen.client.pool import clock_of
-    from loadgen.scenario import ScenarioError, Target
+    from loadgen.scenario import ScenarioError
+    from loadgen.target import Target
 
     target = scenario.target or Target(base_url="http://127.0.0.1", model="bundled")
     clock = clock_of(target, scenario.client.clock)

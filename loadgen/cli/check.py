@@ -12,7 +12,8 @@ from loadgen.cli import options
 
 if TYPE_CHECKING:
     from loadgen.client.preflight import Preflight
-    from loadgen.scenario import Scenario, Target
+    from loadgen.scenario import Scenario
+    from loadgen.target import Target
 
 URL = re.compile(r"https?://", re.IGNORECASE)
 A_LOAD = {"request_rate": "1", "num_prompts": 1}  # none is sent, but a scenario has one

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterable
 
 from loadgen import fields
-from loadgen.scenario import MASKED, PAYERS, Scenario, ScenarioError, Target
+from loadgen.scenario import MASKED, Scenario, ScenarioError
+from loadgen.target import PAYERS, Target
 
 KEY, URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 _PAYERS = {"OPENAI_ORG_ID": PAYERS["organization"], "OPENAI_PROJECT_ID": PAYERS["project"]}

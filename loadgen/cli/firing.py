@@ -17,7 +17,8 @@ from loadgen.cli.proxies import proxied
 from loadgen.drive import Order, bundled_server, fire, simulate
 from loadgen.plan import Plan
 from loadgen.run import Run
-from loadgen.scenario import Scenario, Target
+from loadgen.scenario import Scenario
+from loadgen.target import Target
 
 if TYPE_CHECKING:
     from rich.console import Console

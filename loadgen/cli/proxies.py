@@ -7,7 +7,8 @@ from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
 from loadgen.fields import proxy_url
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
+from loadgen.target import Target
 
 
 def proxied(target: Target) -> Target:

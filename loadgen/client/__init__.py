@@ -23,7 +23,8 @@ from loadgen.client.servers import Servers
 from loadgen.plan import Plan, Prompt, Row
 from loadgen.records import RequestRecord
 from loadgen.run import Health
-from loadgen.scenario import Scenario, Target
+from loadgen.scenario import Scenario
+from loadgen.target import Target
 from loadgen.terms import AS_ASKED, Terms
 from loadgen.timer import Alarm, AlarmTimer, Rings, calm_garbage_collector, new_alarm
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from loadgen.fields import NO_PROXY
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
+from loadgen.target import Target
 
 PORTS = {"http": 80, "https": 443}
 

@@ -24,7 +24,8 @@ from loadgen.client.unreachable import (
     refusal,
     who,
 )
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
+from loadgen.target import Target
 
 if TYPE_CHECKING:
     import httpx

@@ -10,7 +10,8 @@ from loadgen.client import Counters, Peers, Stop, run
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Health
-from loadgen.scenario import Scenario, Target
+from loadgen.scenario import Scenario
+from loadgen.target import Target
 from loadgen.terms import AS_ASKED, Terms
 from loadgen.workload.prompts import prompt_maker
 from loadgen.workload.words import WordTokens

@@ -13,7 +13,7 @@ from loadgen.client.inquiry import Response
 from loadgen.client.kind import Kind, Listed
 from loadgen.client.probe import Seen
 from loadgen.faults import hint
-from loadgen.scenario import Target
+from loadgen.target import Target
 from loadgen.terms import Terms
 from loadgen.traits import Trait
 from loadgen.workload.words import WordTokens

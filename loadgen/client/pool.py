@@ -19,7 +19,8 @@ from loadgen.client.tunnel import tunnel
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.wire import ReceiveClock, Watch, Wire, is_stamping
 from loadgen.run import Health
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
+from loadgen.target import Target
 from loadgen.units import show_duration
 
 FOREVER_S = 86_400.0  # the caller's own limit ends a handshake

@@ -25,7 +25,8 @@ from loadgen.client.unreachable import Unreachable
 from loadgen.client.word_tokens import calibrate, mean_of_words
 from loadgen.faults import hint
 from loadgen.plan import Plan, Prompt
-from loadgen.scenario import Scenario, ScenarioError, Target, Timeouts
+from loadgen.scenario import Scenario, ScenarioError, Timeouts
+from loadgen.target import Target
 from loadgen.terms import AS_ASKED, Terms
 from loadgen.traits import Trait
 from loadgen.workload.words import WordTokens

@@ -20,7 +20,7 @@ from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable, own_words
 from loadgen.client.word_tokens import UncountedError
 from loadgen.plan import Prompt
-from loadgen.scenario import Target
+from loadgen.target import Target
 from loadgen.terms import AS_ASKED, Terms
 
 TRIES = 8

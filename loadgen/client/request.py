@@ -16,7 +16,8 @@ from loadgen.client.dialects import Wish, dialect
 from loadgen.fields import JsonObject
 from loadgen.load import Load
 from loadgen.plan import NONE, Plan, Prompt, Row
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
+from loadgen.target import Target
 from loadgen.terms import AS_ASKED, Terms
 
 OURS = {"connection", "expect", "upgrade", "x-request-id"}  # and the framing, which Target refuses itself

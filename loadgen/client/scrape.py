@@ -25,8 +25,8 @@ from loadgen.client.inquiry import Inquiry, inquire
 from loadgen.client.metric_names import Metrics, NotMetricsError, read
 from loadgen.client.pipes import framed, hear
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line
-from loadgen.scenario import Target
 from loadgen.server_log import COUNTERS, EVERY_S, SERVER, Scrape
+from loadgen.target import Target
 
 PATHS = ("/metrics", "/prometheus/metrics")  # the second is where trtllm-serve has Prometheus' text
 LIMIT_S = 2.0  # for one look

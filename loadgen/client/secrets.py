@@ -10,7 +10,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from loadgen.client.address import proxy
 from loadgen.fields import JsonObject
-from loadgen.scenario import ScenarioError, Target, is_secret
+from loadgen.scenario import ScenarioError, is_secret
+from loadgen.target import Target
 
 NO_KEY = "none"  # where a variable's name is asked for
 SHORTEST = 4  # to mask "a" or "on" wherever it stands would garble every text

@@ -18,7 +18,8 @@ from loadgen.client.pool import FOREVER_S, Pool, Reading, clock_of
 from loadgen.client.wire import ReceiveClock, Watch
 from loadgen.plan import NONE, Plan, Row
 from loadgen.run import Health
-from loadgen.scenario import Client, Target
+from loadgen.scenario import Client
+from loadgen.target import Target
 
 
 class Servers:

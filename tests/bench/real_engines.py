@@ -28,8 +28,9 @@ from loadgen.client.preflight import preflighted
 from loadgen.engine.fit import Fit, fit, read
 from loadgen.run import Run
 from loadgen.run import load as run_in
-from loadgen.scenario import Scenario, Target, build
+from loadgen.scenario import Scenario, build
 from loadgen.stats import summarize
+from loadgen.target import Target
 from loadgen.workload import draw
 from tests.bench.machine import load_average
 from tests.real import llama_cpp, transformers_serve, vllm

@@ -18,9 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loadgen import drive
 from loadgen.client import Counters, Stop
-from loadgen.scenario import Scenario, Target, build
+from loadgen.scenario import Scenario, build
 from loadgen.stats import summarize
 from loadgen.stats.summary import Summary
+from loadgen.target import Target
 from loadgen.workload import draw
 from tests.bench.machine import load_average
 

@@ -8,7 +8,8 @@ import pytest
 
 from loadgen.cli import argv, flags, main
 from loadgen.laws import Burst, Constant, Fixed, Gamma, Poisson
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
+from loadgen.target import Target
 
 YAML = """\
 load:

@@ -13,7 +13,8 @@ from loadgen.cli import flags
 from loadgen.cli.app import app
 from loadgen.load import Load
 from loadgen.manners import Goodput
-from loadgen.scenario import Scenario, Target, build
+from loadgen.scenario import Scenario, build
+from loadgen.target import Target
 from loadgen.units import show_duration
 from tests.cli.commands import commands, flags_of
 

@@ -8,7 +8,8 @@ import pytest
 
 from loadgen.cli import argv, flags
 from loadgen.cli.proxies import proxied
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
+from loadgen.target import Target
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,9 @@ import pytest
 
 from loadgen.client.address import Address, Proxy, address
 from loadgen.client.secrets import Secrets
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
 from loadgen.scenario import build as build_scenario
+from loadgen.target import Target
 from tests.fakes import self_signed
 
 

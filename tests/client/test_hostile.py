@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from loadgen.client.preflight import Unreachable, preflight
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import RunWriter, load
-from loadgen.scenario import Target, Timeouts
+from loadgen.scenario import Timeouts
+from loadgen.target import Target
 from tests.client.runs import in_turn, plan_of, run_plan, scenario_of, writing
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, delta, fault, plain, say
 from tests.fakes import SSE, Reply, ScriptedServer, event, json_reply, models_reply

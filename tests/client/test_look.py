@@ -11,7 +11,8 @@ import pytest
 from loadgen import scenario
 from loadgen.client.preflight import Preflight, Unreachable, preflight, preflighted
 from loadgen.client.probe import Asking
-from loadgen.scenario import Target, Timeouts
+from loadgen.scenario import Timeouts
+from loadgen.target import Target
 from loadgen.traits import Trait, lacks
 from loadgen.workload import draw
 from tests.fakes import (

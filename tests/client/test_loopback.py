@@ -20,7 +20,8 @@ from loadgen.client.servers import Servers
 from loadgen.plan import Plan
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import Health
-from loadgen.scenario import Client, Target
+from loadgen.scenario import Client
+from loadgen.target import Target
 from loadgen.timer import calm_garbage_collector
 from tests.client.runs import plan_of, scenario_of
 from tests.client.streams import plain

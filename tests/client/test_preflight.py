@@ -19,7 +19,8 @@ from loadgen.client.request import Form
 from loadgen.client.secrets import NO_SECRETS, Secrets
 from loadgen.client.unreachable import one_line, own_words
 from loadgen.load import Load, Row
-from loadgen.scenario import ScenarioError, Target, Timeouts
+from loadgen.scenario import ScenarioError, Timeouts
+from loadgen.target import Target
 from tests.fakes import (
     DROP,
     HANG,

@@ -17,7 +17,8 @@ from loadgen.client.address import Address, Proxy, joined
 from loadgen.client.preflight import Unreachable, preflight, wait_ready
 from loadgen.client.tunnel import tunnel
 from loadgen.records import Outcome, RequestRecord
-from loadgen.scenario import Target, Timeouts
+from loadgen.scenario import Timeouts
+from loadgen.target import Target
 from tests.client.runs import plan_of, scenario_of
 from tests.fakes import ScriptedServer, models_reply, self_signed, stream_reply
 

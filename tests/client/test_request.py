@@ -11,7 +11,8 @@ from loadgen import __version__
 from loadgen.client.request import Form, forms
 from loadgen.load import Load
 from loadgen.plan import NONE, Phase, Prompt, Row
-from loadgen.scenario import ScenarioError, Target
+from loadgen.scenario import ScenarioError
+from loadgen.target import Target
 from tests.client.runs import plan_of
 
 

@@ -15,8 +15,8 @@ import pytest
 from loadgen import server_log
 from loadgen.client import scrape
 from loadgen.client.scrape import Scraper, Server, Wanted, places
-from loadgen.scenario import Target
 from loadgen.server_log import Scrape
+from loadgen.target import Target
 from tests.fakes import HANG, Received, Reply, ScriptedServer
 
 CONNECT_S = 5.0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loadgen.client.answer import KEPT_CHARACTERS
 from loadgen.client.secrets import NO_SECRETS, Secrets
-from loadgen.scenario import Target
+from loadgen.target import Target
 from tests.client.runs import plan_of, run_plan, scenario_of
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, chunk, delta, plain
 from tests.fakes import event

@@ -10,7 +10,8 @@ import pytest
 
 from loadgen.client.preflight import Unreachable, preflight
 from loadgen.client.stranger import PREFACE
-from loadgen.scenario import Target, Timeouts
+from loadgen.scenario import Timeouts
+from loadgen.target import Target
 
 
 @asynccontextmanager

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from loadgen.client.preflight import Preflight, Unreachable, preflight
-from loadgen.scenario import Target, Timeouts
+from loadgen.scenario import Timeouts
+from loadgen.target import Target
 from loadgen.terms import Terms
 from loadgen.traits import Trait
 from tests.fakes import Answer, Received, Reply, ScriptedServer, json_reply, models_reply, stream_reply

@@ -14,7 +14,8 @@ from loadgen.client.preflight import Preflight, preflight
 from loadgen.client.word_tokens import mean_of_words
 from loadgen.plan import Plan, PromptRecipe, Window
 from loadgen.prompts import Prompts
-from loadgen.scenario import Target, Timeouts
+from loadgen.scenario import Timeouts
+from loadgen.target import Target
 from loadgen.workload.words import WordTokens
 from tests.fakes import HANG, Answer, Received, Reply, ScriptedServer, json_reply, models_reply, stream_reply
 

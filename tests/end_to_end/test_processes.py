@@ -26,7 +26,8 @@ from loadgen.drive import Order, conclude, fire
 from loadgen.plan import Plan
 from loadgen.records import Outcome
 from loadgen.run import Run, WriteError, load
-from loadgen.scenario import Scenario, ScenarioError, Target, build
+from loadgen.scenario import Scenario, ScenarioError, build
+from loadgen.target import Target
 from loadgen.workload import draw
 from tests.end_to_end.process import running, serving
 from tests.fakes import Received, Reply, Script, ScriptedServer, stream_reply

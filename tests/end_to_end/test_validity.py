@@ -17,8 +17,9 @@ import uvloop
 
 from loadgen.client import Counters, Stop
 from loadgen.drive import Order, conclude, fire
-from loadgen.scenario import Scenario, Target, build
+from loadgen.scenario import Scenario, build
 from loadgen.stats.summary import Finding, Summary, from_json
+from loadgen.target import Target
 from loadgen.workload import draw
 from tests.end_to_end.process import environment, running, serving
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from loadgen.backends import ENDPOINTS, DialectName
-from loadgen.client.dialects import Wish
+from loadgen.backends import ENDPOINTS, OF_IDS, DialectName
+from loadgen.client.dialects import Wish, dialect
 from loadgen.client.request import body
 from loadgen.plan import Prompt
-from loadgen.scenario import Target
+from loadgen.target import Target
 from loadgen.terms import AS_ASKED
 
 CHAT = [{"role": "user", "content": "hi"}]
@@ -107,3 +107,22 @@ def test_usage_with_every_chunk_can_be_asked_for() -> None:
     both = {"include_usage": True, "continuous_usage_stats": True}
     extra = {"stream_options": {"continuous_usage_stats": True}}
     assert asked("chat", extra=extra)["stream_options"] == both
+
+
+DROPPABLE = {
+    "stream_options", "include_usage", "ignore_eos", "priority", "deadline_ms", "details", "min_tokens"
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", get_args(DialectName))
+def test_what_becomes_of_each_key_that_a_server_refuses(name: DialectName) -> None:
+    """It is needed, or the length, or may be left out: a dialect is whole when each of its keys is one."""
+    spoken = dialect(name)
+    prompts: list[Prompt] = ["hi", [1, 2]] if name in OF_IDS else ["hi"]
+    bodies = [asked(name, prompt, ignore_eos=True, priority=1, deadline_ms=9) for prompt in prompts]
+    keys = {
+        key for said in bodies for part in (said, *said.values()) if isinstance(part, dict) for key in part
+    }
+    assert spoken.needs | {spoken.length_key} <= keys
+    assert keys - spoken.needs - {spoken.length_key} <= DROPPABLE
+    assert spoken.length_key not in spoken.needs | DROPPABLE
