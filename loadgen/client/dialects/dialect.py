@@ -33,12 +33,15 @@ class Wish:
 class Dialect:
     """`body`: the JSON that asks for a Wish, keys that are None left out. `reader`: a new one for a stream.
 
-    `is_lines`: a line of JSON an event, rather than server-sent events. `ends_bare`: a stream is complete
-    where its body ends, without any word of that.
+    `needs`: the keys of a body, at any depth, without which it asks for nothing. `length_key`: what it calls
+    the longest answer. `is_lines`: a line of JSON an event, rather than server-sent events. `ends_bare`: a
+    stream is complete where its body ends, without any word of that.
     """
 
     name: DialectName
     body: Callable[[Wish], dict[str, Any]]
     reader: Callable[[], Reader]
+    needs: frozenset[str]
+    length_key: str
     is_lines: bool = False
     ends_bare: bool = False

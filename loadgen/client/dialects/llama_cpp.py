@@ -46,4 +46,10 @@ def _body(wish: Wish) -> dict[str, Any]:
     }
 
 
-LLAMA_CPP = Dialect("llama.cpp", _body, readers(LlamaCppEvent))
+LLAMA_CPP = Dialect(
+    "llama.cpp",
+    _body,
+    readers(LlamaCppEvent),
+    needs=frozenset({"model", "prompt", "stream"}),
+    length_key="n_predict",
+)

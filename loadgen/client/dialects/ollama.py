@@ -48,4 +48,11 @@ def _body(wish: Wish) -> dict[str, Any]:
     }
 
 
-OLLAMA = Dialect("ollama", _body, readers(OllamaEvent), is_lines=True)
+OLLAMA = Dialect(
+    "ollama",
+    _body,
+    readers(OllamaEvent),
+    needs=frozenset({"model", "messages", "stream", "options"}),
+    length_key="num_predict",
+    is_lines=True,
+)

@@ -33,5 +33,13 @@ def _reader() -> Reader:
     return read
 
 
-CHAT = Dialect("chat", _chat_body, _reader)
-COMPLETIONS = Dialect("completions", _completions_body, _reader)
+CHAT = Dialect(
+    "chat", _chat_body, _reader, needs=frozenset({"model", "messages", "stream"}), length_key="max_tokens"
+)
+COMPLETIONS = Dialect(
+    "completions",
+    _completions_body,
+    _reader,
+    needs=frozenset({"model", "prompt", "stream"}),
+    length_key="max_tokens",
+)

@@ -92,4 +92,10 @@ def _body(wish: Wish) -> dict[str, Any]:
     }
 
 
-RESPONSES = Dialect("responses", _body, readers(ResponsesEvent))
+RESPONSES = Dialect(
+    "responses",
+    _body,
+    readers(ResponsesEvent),
+    needs=frozenset({"model", "input", "stream"}),
+    length_key="max_output_tokens",
+)

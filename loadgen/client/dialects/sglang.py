@@ -83,4 +83,10 @@ def _body(wish: Wish) -> dict[str, Any]:
     }
 
 
-SGLANG = Dialect("sglang", _body, SglangReader)
+SGLANG = Dialect(
+    "sglang",
+    _body,
+    SglangReader,
+    needs=frozenset({"text", "input_ids", "sampling_params", "stream"}),
+    length_key="max_new_tokens",
+)

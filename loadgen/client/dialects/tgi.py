@@ -60,4 +60,10 @@ def _body(wish: Wish) -> dict[str, Any]:
     }
 
 
-TGI = Dialect("tgi", _body, readers(TgiEvent, TgiError))
+TGI = Dialect(
+    "tgi",
+    _body,
+    readers(TgiEvent, TgiError),
+    needs=frozenset({"inputs", "parameters"}),
+    length_key="max_new_tokens",
+)

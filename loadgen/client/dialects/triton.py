@@ -32,4 +32,11 @@ def _body(wish: Wish) -> dict[str, Any]:
     }
 
 
-TRITON = Dialect("triton", _body, readers(TritonEvent), ends_bare=True)
+TRITON = Dialect(
+    "triton",
+    _body,
+    readers(TritonEvent),
+    needs=frozenset({"text_input", "stream"}),
+    length_key="max_tokens",
+    ends_bare=True,
+)
