@@ -175,7 +175,9 @@ class Compute(Strict):
         default="auto", description="auto: the GPU if there is one"
     )
     dtype: Literal["auto", "bfloat16", "float32"] = Field(
-        default="auto", description="of weights and KV; auto: bfloat16, on a CPU only if it multiplies that"
+        default="auto",
+        description="of weights and KV; auto: bfloat16, on a CPU only if it multiplies that. In bfloat16 "
+        "sums round differently by batch, and so may greedy tokens; in float32 they are the same",
     )
     threads: Count | None = Field(
         default=None, description="of the CPU; null: a core less than there are, which serves and measures"

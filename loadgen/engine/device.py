@@ -80,7 +80,7 @@ class Compute(Protocol):
     """What a step is run on."""
 
     async def run(self, step: Step, start_s: float, clock: Clock) -> float:
-        """Return once it is computed; the instant at which it was, or ought to have been."""
+        """Return once it is computed: now, or when that was due. The next step counts from it."""
 
     def keep(self, running: list[Sequence]) -> None:
         """All others have left: what was computed of them is not needed any more."""

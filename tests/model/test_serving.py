@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,28 @@ async def test_what_it_cannot_do_is_answered_in_openais_words() -> None:
     assert "loadgen_engine_rejected_total" in metrics
     assert steps[:1] == ["tokens,contexts,seconds"]
     assert [line.rsplit(",", 1)[0] for line in steps[1:3]] == ["500,0", "1,501"]
+
+
+async def test_steps_add_up_to_the_time_between_tokens() -> None:
+    """However busy the loop is, here for 10 ms at each turn: what a step waited for is in its seconds."""
+
+    async def be_busy() -> None:
+        while True:
+            until_s = time.perf_counter() + 0.01
+            while time.perf_counter() < until_s:
+                pass
+            await asyncio.sleep(0)
+
+    async with served(engine()) as (url, _), httpx.AsyncClient(base_url=url, timeout=60) as client:
+        busy = asyncio.create_task(be_busy())
+        body = {"prompt": [1] * 8, "max_tokens": 30, "ignore_eos": True}
+        await client.post("/v1/completions", json=body, headers={"X-Request-ID": "own"})
+        busy.cancel()
+        stamps = (await client.get("/debug/requests")).json()["requests"]["own"]
+        steps = (await client.get("/debug/steps.csv")).text.split()[1:]
+    assert len(steps) == 30
+    between_s = (stamps["last_token_ns"] - stamps["first_token_ns"]) / 1e9
+    assert sum(float(line.rsplit(",", 1)[1]) for line in steps[1:]) == pytest.approx(between_s, rel=0.1)
 
 
 def test_a_run_on_it_is_measured_and_says_where_it_was_computed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -66,12 +66,9 @@ class Model:
         return msgspec.structs.replace(ask, prompt=self.vocabulary.ids(ask.prompt))
 
     async def run(self, step: Step, _start_s: float, clock: Clock) -> float:
-        """Compute it in the thread; when it was done."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._timed, step, clock.now_s)
-
-    def _timed(self, step: Step, now_s: Callable[[], float]) -> float:
-        self.compute(step)
-        return now_s()
+        """Compute it in the thread; when we know of its end: there is none that it was due to have."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.compute, step)
+        return clock.now_s()
 
     def compute(self, step: Step) -> None:
         """Append a token to each sequence that emits one, and tell it where that is its last."""
