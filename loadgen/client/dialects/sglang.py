@@ -44,14 +44,18 @@ _decode = msgspec.json.Decoder(SglangEvent).decode
 class SglangReader:
     """Tells what each event adds: its text is all that was said so far or, where it is so set, a piece.
 
-    Which it is shows when a text does not begin with the one before.
+    A piece shows when it does not begin with the text before; or is the same, though tokens were added, and
+    comes with no more than these. With all ids so far it is whole, as where half a character is held back.
+    Old servers send no ids: there a text that has grown is taken to go on growing.
     """
 
-    __slots__ = ("_is_whole", "_said")
+    __slots__ = ("_has_grown", "_is_whole", "_said", "_tokens")
 
     def __init__(self) -> None:
         self._said = ""
+        self._tokens = 0
         self._is_whole = True
+        self._has_grown = False
 
     def __call__(self, data: bytes) -> Chunk | None:
         try:
@@ -63,15 +67,22 @@ class SglangReader:
             if finish.status_code is not None:
                 return Chunk(error={"message": finish.message}, code=finish.status_code)
             finish = finish.type
-        text = event.output_ids if event.text is None else self._added(event.text)
+        text = event.output_ids if event.text is None else self._added(event, event.text)
         return Chunk([Choice(text=text, finish_reason=finish)], meta.usage())
 
-    def _added(self, text: str) -> str:
-        if self._is_whole and text.startswith(self._said):
-            before, self._said = self._said, text
-            return text[len(before) :]
-        self._is_whole = False
-        return text
+    def _added(self, event: SglangEvent, text: str) -> str:
+        before, tokens = self._said, event.meta_info.completion_tokens or 0
+        if not text.startswith(before) or (text and text == before and self._repeats(event, tokens)):
+            self._is_whole = False
+        self._has_grown |= before not in ("", text)
+        self._said, self._tokens = text, tokens
+        return text[len(before) :] if self._is_whole else text
+
+    def _repeats(self, event: SglangEvent, tokens: int) -> bool:
+        """Whether a text that equals the one before is the next piece."""
+        if tokens <= self._tokens:
+            return False
+        return not self._has_grown if event.output_ids is None else len(event.output_ids) < tokens
 
 
 def _body(wish: Wish) -> dict[str, Any]:
