@@ -34,7 +34,7 @@ class Stream:
     """Fed with the bytes of an event stream and the instant of each read, in whole microseconds.
 
     `gaps_us` holds 4 bytes a token event. `error` is set by an error event: (code, message), and
-    `opens_with_error` when nothing came before it. `done`: the end was said, by `[DONE]` or as the dialect
+    `opens_with_error` when no choice came before it. `done`: the end was said, by `[DONE]` or as the dialect
     has it. After that or an error (`over`) nothing is read.
     `texts`, where they are kept: the first choice's answer, piece by piece, without reasoning.
     """
@@ -196,7 +196,7 @@ class Stream:
 
     def _fail(self, error: Error) -> None:
         self.error, self.over = error, True
-        self.opens_with_error = self.first_event_us is None
+        self.opens_with_error = self.first_choice_us is None
 
     def _odd(self, data: bytes) -> None:
         self.odd_chunk = self.odd_chunk or data[:ODD_BYTES]

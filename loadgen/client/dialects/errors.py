@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 Error = tuple[int | None, str]  # code, message
+STATUSES = {"rate_limit_exceeded": 429}  # of codes in words, where these come as an answer's status
 
 
 class Fault(msgspec.Struct, gc=False):
@@ -38,8 +39,8 @@ def error_of(error: Any, code: Any, data: bytes) -> Error:
     message = error
     if isinstance(error, dict):
         code, message = error.get("code", code), error.get("message")
-    if isinstance(code, str) and re.fullmatch("[0-9]{1,9}", code):
-        code = int(code)
+    if isinstance(code, str):
+        code = int(code) if re.fullmatch("[0-9]{1,9}", code) else STATUSES.get(code)
     words = message if message and isinstance(message, str) else data.decode(errors="replace")
     return code if type(code) is int else None, words
 

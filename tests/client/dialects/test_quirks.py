@@ -139,13 +139,29 @@ def test_responses_incomplete_says_why_and_vllm_calls_it_completed(kind: str) ->
     assert (answer.outcome, answer.finish_reason) == (Outcome.OK, "length")
 
 
+def failures(message: str, code: Any) -> list[dict[str, Any]]:
+    """The events in which an error may stand."""
+    words = {"message": message, "code": code}
+    failed = {"type": "response.failed", "response": {"error": words}}
+    return [failed, {"type": "error"} | words, {"type": "error", "error": words}]
+
+
 def test_responses_a_failed_one_ends_with_an_event() -> None:
     """Of type `error` with its words beside or in it, or `response.failed`."""
-    words = {"message": "too many", "code": "rate_limit_exceeded"}
-    failed = {"type": "response.failed", "response": {"error": words}}
-    for error in (failed, {"type": "error"} | words, {"type": "error", "error": words}):
+    for error in failures("no memory", "server_error"):
         answer = heard("responses", START, error)
-        assert (answer.outcome, answer.error) == (Outcome.STREAM_ERROR, "too many")
+        assert (answer.outcome, answer.error) == (Outcome.STREAM_ERROR, "no memory")
+
+
+@pytest.mark.parametrize("code", [429, 503, "429", "rate_limit_exceeded"])
+def test_responses_a_refusal_of_the_request_follows_events_that_bear_nothing(code: Any) -> None:
+    """`response.created` is said to whoever asks; after a token the same words are a failure."""
+    before = [START, {"type": "response.in_progress", "response": {"id": "r"}}]
+    for error in failures("too many", code):
+        answer = heard("responses", *before, error)
+        assert (answer.outcome, answer.error) == (Outcome.REJECTED, "too many")
+        late = heard("responses", START, {"type": "response.output_text.delta", "delta": "a"}, error)
+        assert (late.outcome, late.error) == (Outcome.STREAM_ERROR, "too many")
 
 
 def test_responses_cut_before_its_last_event_is_broken() -> None:
@@ -208,6 +224,36 @@ def test_sglang_incremental_text_is_joined() -> None:
     """As a server sends it that is started with `--incremental-streaming-output`."""
     answer = heard("sglang", piece("a", 1), piece(" b", 2), piece(" b", 3, LENGTH), DONE)
     assert (answer.text, counted(answer)) == ("a b b", (3, 3, (3, "usage")))
+
+
+def ids(n: int) -> dict[str, Any]:
+    return {"output_ids": list(range(n))}
+
+
+@pytest.mark.parametrize("own", [ids(1), {}])
+def test_sglang_a_piece_may_begin_with_the_piece_before(own: dict[str, Any]) -> None:
+    """Three tokens came, and what was said is a piece each, to the end; old servers send no ids."""
+    said = [piece("0", 1) | own, piece("0", 2) | own, piece("0 a", 3) | own, piece("b", 4) | own]
+    answer = heard("sglang", *said, piece("b c", 5, LENGTH) | own, DONE)
+    assert (answer.text, counted(answer)) == ("000 abb c", (5, 5, (5, "usage")))
+
+
+def test_sglang_once_a_piece_always_a_piece() -> None:
+    """One that does not begin with the one before tells of all that follow."""
+    answer = heard("sglang", piece("a", 1), piece("b", 2), piece("b", 3), piece("bc", 4, LENGTH), DONE)
+    assert (answer.text, counted(answer)) == ("abbbc", (4, 4, (4, "usage")))
+
+
+def test_sglang_half_a_character_held_back_is_no_piece() -> None:
+    """The same whole text comes with one more token: with its ids, or from a server that sends none."""
+    held = [("", 1), ("a", 2), ("a b", 3), ("a b", 4), ("a b é", 5)]
+    for answer in (
+        heard("sglang", *(piece(text, n) | ids(n) for text, n in held), DONE),
+        heard("sglang", *(piece(text, n) for text, n in held), DONE),
+        heard("sglang", *(piece(text, n) | ids(n) for text, n in [("a", 1), ("a", 2), ("aé", 3)]), DONE),
+    ):
+        assert answer.text == held[-1][0] or answer.text == "aé"
+        assert answer.stream.events == (3 if answer.text != "aé" else 2)
 
 
 def test_sglang_cached_tokens_are_told() -> None:

@@ -128,7 +128,7 @@ FILES: dict[str, tuple[DialectName, Told]] = {
         "responses",
         failed(Outcome.STREAM_ERROR, "You exceeded your current quota"),
     ),
-    "openai-responses-failed.sse": ("responses", failed(Outcome.STREAM_ERROR, "Request too large")),
+    "openai-responses-failed.sse": ("responses", failed(Outcome.REJECTED, "Request too large")),
     "openai-responses-text.sse": (
         "responses",
         Told(
