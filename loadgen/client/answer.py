@@ -75,8 +75,13 @@ class Answer:
     # --- as it arrives --------------------------------------------------------------------------------------
 
     def head(self, status: int, headers: Mapping[bytes, bytes], at_ns: int) -> None:
-        """Status line and headers of the final answer; header names in lower case."""
+        """Status line and headers of the final answer; header names in lower case.
+
+        The kernel may stamp them before the call that sent the request has come back to us.
+        """
         self.status = status
+        if self.sent_ns is not None:
+            self.sent_ns = min(self.sent_ns, at_ns)
         self.headers_us = self.us(at_ns)
         self.retry_after_s = retry_after_s(headers)
         self.location = _text(headers, b"location") or None

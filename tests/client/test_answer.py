@@ -47,6 +47,15 @@ def test_a_connection_lost_after_the_finish_reason_is_a_complete_answer() -> Non
     assert (answer.outcome, answer.warnings()) == (Outcome.OK, ["missing_done"])
 
 
+def test_a_request_was_sent_before_its_answer_came() -> None:
+    """The kernel stamped the head while our call that sent the request had yet to come back."""
+    late, early = Answer(ORIGIN_NS, lambda: None), Answer(ORIGIN_NS, lambda: None)
+    late.sent_ns, early.sent_ns = at(1.1), at(0.9)
+    for answer in (late, early):
+        answer.head(200, SSE, at(1))
+    assert (late.sent_ns, early.sent_ns) == (at(1), at(0.9))
+
+
 def test_an_answer_ends_with_done_not_with_the_body() -> None:
     """`ended` is [DONE]'s instant, and what comes after it is not read."""
     answer = started()
