@@ -15,17 +15,17 @@ def table(title: str, what: str, parts: Mapping[str, Part], *, shared: bool = Fa
         return None
     columns = [
         Column(what, "label"),
-        Column("offered"),
-        *([Column("share", drop=2)] if shared else []),
-        Column("rejected", drop=1 if shared else 4),
-        Column("errors", drop=1 if shared else 4),
+        Column("offered", drop=1 if shared else 0),
+        *([Column("share of offered")] if shared else []),
+        Column("rejected", drop=2 if shared else 5),
+        Column("errors", drop=2 if shared else 5),
         Column("TTFT p50"),
         Column("TTFT p99 adjusted"),
-        Column("E2E p50", drop=2),
-        Column("E2E p99 adjusted", drop=3),
+        Column("E2E p50", drop=3),
+        Column("E2E p99 adjusted", drop=4),
         Column("TPOT p50", drop=1),
-        Column("ITL p50", drop=6),
-        Column("output tokens, mean", drop=5),
+        Column("ITL p50", drop=7),
+        Column("output tokens, mean", drop=6),
         Column("good"),
     ]
     of = sum(part.offered for part in parts.values()) if shared else None
