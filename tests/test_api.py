@@ -253,7 +253,7 @@ async def test_a_run_reaches_the_target_with_the_key_that_is_given(monkeypatch: 
     """An argument goes before the variable that the scenario names; one that is not set is said."""
     burst = {"arrivals": {"kind": "burst"}, "num_requests": 2, "tail": False}
     async with ScriptedServer(stream_reply()) as server:
-        target = {"base_url": server.url, "model": "tiny", "api_key_env": "THE_KEY"}
+        target = {"base_url": server.url, "model": "tiny", "api_key_env": "THE_KEY", "metrics": "none"}
         monkeypatch.delenv("THE_KEY", raising=False)
         with pytest.raises(ScenarioError, match="the variable THE_KEY is not set"):
             await run_async({"target": target, "load": burst}, preflight=False)

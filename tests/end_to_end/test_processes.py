@@ -89,7 +89,7 @@ class Shoot:
     async def at(self, server: ScriptedServer) -> Run:
         return await fire(
             self.order,
-            Target(base_url=server.url, model="m"),
+            Target(base_url=server.url, model="m", metrics="none"),
             preflight=None,
             api_key=self.key,
             counters=self.counters,
