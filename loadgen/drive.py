@@ -202,7 +202,7 @@ async def fire(
     """
     from loadgen.client import fleet
     from loadgen.client.job import Job, Share
-    from loadgen.client.scrape import Scraper
+    from loadgen.client.scraper import Scraper
 
     processes = fleet.processes(order.plan, order.scenario)
     target = (preflight.target if preflight else None) or target

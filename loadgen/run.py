@@ -95,7 +95,8 @@ class RunHeader(msgspec.Struct, kw_only=True):
     run is whole as far as it went; its window ends there. `calibration`: what
     the server said of synthetic words: `per_word` tokens, and `overhead` of a prompt. `server_absent`: why
     its metrics are not in server.jsonl. `due_known`: False where nothing tells when requests should have been
-    sent, and `due_s` is when they were.
+    sent, and `due_s` is when they were. `first_token_known`: False where nothing tells which event bore the
+    first token, and it is guessed.
     """
 
     schema: int = SCHEMA
@@ -116,6 +117,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     target: str
     model: str | None = None
     due_known: bool = True
+    first_token_known: bool = True
     command: list[str] = []
     versions: dict[str, str] = {}
     host: dict[str, Any] = {}
@@ -290,11 +292,7 @@ def load(folder: Path) -> Run:
     _refuse_contradictions(records, path)
     if header.ended_early is not None:
         records = records.measured_until(header.ended_early.until_s)
-    try:
-        server = server_log.read(folder, header.server_absent)
-    except ValueError as problem:
-        raise ScenarioError(str(problem)) from None
-    return Run(header, records, lines.torn, server)
+    return Run(header, records, lines.torn, server_log.read(folder, header.server_absent))
 
 
 def each(folder: Path) -> tuple[RunHeader, Iterator[RequestRecord]]:

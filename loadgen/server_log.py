@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 SERVER = "server.jsonl"
 EVERY_S = 1.0  # from one look to the next
+QUICK_S, QUICK_FOR_S = 0.1, 2.0  # in the first seconds of a run: many are short
+MOST = 1e15  # beyond, a float does not tell one from the next
 
 # Canonical names. A server that has no such figure has no such key: absent is never zero.
 GAUGES = ("running", "waiting", "kv_share")
@@ -44,7 +47,8 @@ class Scrape(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     `target`: which server, of several. `kind`: what it is, as its names tell. `values`: by canonical names.
     `raw`: samples that have none, by their Prometheus names with labels, those alone that changed since the
-    look before; buckets of histograms are left out. `error`: why there are none.
+    look before; buckets of histograms are left out. `error`: why there are none. `left_out`: what cannot be,
+    or is too much to keep.
     """
 
     at_s: float
@@ -54,6 +58,21 @@ class Scrape(msgspec.Struct, kw_only=True, omit_defaults=True):
     values: dict[str, float] = {}
     raw: dict[str, float] = {}
     error: str | None = None
+    left_out: str | None = None
+
+
+def is_possible(name: str, value: float) -> bool:
+    """Whether a figure can have that value; canonical names."""
+    return 0 <= value <= (1.001 if name == "kv_share" else MOST)  # sums of parts may round above 1
+
+
+def reasons(errors: Sequence[str]) -> str:
+    """Why several looks told nothing; of more than two, how often each was said, without where."""
+    unlike = list(dict.fromkeys(errors))
+    if len(unlike) <= 2:
+        return "; ".join(unlike)
+    often = Counter(error.partition(": ")[2] or error for error in errors).most_common(3)
+    return "; ".join(f"{n} servers: {why}" if n > 1 else f"1 server: {why}" for why, n in often)
 
 
 class ServerLog(msgspec.Struct, kw_only=True, frozen=True):
@@ -70,21 +89,30 @@ NO_LOG = ServerLog(absent="the server's metrics were not looked at")
 
 
 def read(folder: Path, absent: str | None = None) -> ServerLog:
-    """What is in the run's folder. A last line that was cut short is left out. Raises ValueError with the
-    line's number for one that is broken. `absent`: why there is no file, where that is known.
+    """What is in the run's folder. A last line that was cut short is left out; of a file that is broken
+    nothing is taken, and why is told: the requests are sound without it. `absent`: why there is no file,
+    where that is known.
     """
     path = folder / SERVER
-    if not path.is_file():
+    if not path.exists():
         return NO_LOG if absent is None else ServerLog(absent=absent)
-    return ServerLog(scrapes=tuple(_scrapes(path)), absent=absent)
+    try:
+        scrapes = tuple(_scrapes(path))
+    except (OSError, ValueError) as problem:
+        return ServerLog(absent=str(problem))
+    return ServerLog(scrapes=scrapes, absent=absent if scrapes or absent else f"{path}: no whole look in it")
 
 
 def _scrapes(path: Path) -> Iterable[Scrape]:
+    """Raises ValueError with the line's number for one that is broken."""
     decode = msgspec.json.Decoder(Scrape).decode
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                yield decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+                scrape = decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
                 if line.endswith(b"\n"):
                     raise ValueError(f"{path}:{number}: {problem}") from None
+                continue
+            scrape.values = {k: v for k, v in scrape.values.items() if is_possible(k, v)}
+            yield scrape

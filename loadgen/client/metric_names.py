@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
+
+from loadgen.server_log import is_possible
 
 
 class NotMetricsError(Exception):
@@ -221,12 +222,19 @@ def _is_meant(way: Series, sample: Sample) -> bool:
 class Metrics:
     """One answer, read. `kind`: the server by its metrics, None where they are nobody's that we know.
 
-    `raw`: samples that have no canonical name.
+    `raw`: samples that have no canonical name. `left_out`: figures that cannot be.
     """
 
     kind: str | None
     values: dict[str, float]
     raw: dict[str, float]
+    left_out: tuple[str, ...] = ()
+
+
+def _metrics(kind: str | None, told: Mapping[str, float], raw: dict[str, float]) -> Metrics:
+    odd = tuple(f"{name} of {value:g}" for name, value in told.items() if not is_possible(name, value))
+    values = {name: value for name, value in told.items() if is_possible(name, value)}
+    return Metrics(kind, values, raw, odd)
 
 
 def read(text: str) -> Metrics:
@@ -245,7 +253,7 @@ def read(text: str) -> Metrics:
     values, names = max(found, key=lambda pair: len(pair[0]))
     known = names.known if values else set()
     raw = {s.key: s.value for name, each in samples.items() if name not in known for s in each}
-    return Metrics(names.server if values else None, values, raw)
+    return _metrics(names.server if values else None, values, raw)
 
 
 def _samples(text: str) -> Iterator[Sample]:
@@ -258,7 +266,13 @@ def _samples(text: str) -> Iterator[Sample]:
             for sample in family.samples:
                 if math.isfinite(sample.value):
                     yield Sample(sample.name, sample.labels, float(sample.value))
-    except (ValueError, IndexError, KeyError):  # as the parser raises for what it cannot read
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+    ):  # as the parser raises for what it cannot read
         raise NotMetricsError(f"no Prometheus text: it begins with {text.lstrip()[:40]!r}") from None
 
 
@@ -266,19 +280,30 @@ def _looked_up(name: str) -> str:
     return name.replace(":", "_").removesuffix("_total")
 
 
+class _Blocks(msgspec.Struct, rename="camel"):
+    max_num_blocks: float = 0.0
+    used_num_blocks: float = 0.0
+
+
+class _Step(msgspec.Struct, rename="camel"):
+    """An iteration of TensorRT-LLM, by its own names."""
+
+    num_active_requests: float
+    num_queued_requests: float | None = None
+    kv_cache_stats: _Blocks | None = None
+
+
 def _of_iterations(text: str) -> Metrics:
     """What TensorRT-LLM's own /metrics tells: the iterations since it was asked last, as JSON."""
     try:
-        told = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        raise NotMetricsError("broken JSON, no metrics") from None
-    if not isinstance(told, list) or not all(isinstance(step, dict) for step in told):
-        raise NotMetricsError("JSON, no Prometheus text")
-    last: dict[str, Any] = told[-1] if told else {}
-    kv = last.get("kvCacheStats") or {}
-    values = {"running": last.get("numActiveRequests"), "waiting": last.get("numQueuedRequests")}
-    if kv.get("maxNumBlocks"):
-        values["kv_share"] = kv["usedNumBlocks"] / kv["maxNumBlocks"]
-    if told and values["running"] is None:
-        raise NotMetricsError("JSON, but not of the iterations of TensorRT-LLM")
-    return Metrics("TensorRT-LLM", {k: float(v) for k, v in values.items() if v is not None}, {})
+        steps = msgspec.json.decode(text, type=list[_Step])
+    except (msgspec.DecodeError, RecursionError):
+        raise NotMetricsError("JSON, but not of the iterations of TensorRT-LLM") from None
+    told: dict[str, float] = {}
+    if steps:
+        told["running"] = steps[-1].num_active_requests
+        if (waiting := steps[-1].num_queued_requests) is not None:
+            told["waiting"] = waiting
+        if (kv := steps[-1].kv_cache_stats) and kv.max_num_blocks:
+            told["kv_share"] = kv.used_num_blocks / kv.max_num_blocks
+    return _metrics("TensorRT-LLM", told, {})

@@ -1,7 +1,7 @@
-"""The server's own metrics, looked at each second of a run by a process of its own.
+"""The server's own metrics, looked at during a run by a process of its own.
 
 To read them takes tens of milliseconds of Python for some servers: in the client's own process that would be
-a stall of its event loop. What becomes of this process never harms the run.
+a stall of its event loop. `scraper` is how the run sees this process.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -25,18 +26,14 @@ from loadgen.client.inquiry import Inquiry, inquire
 from loadgen.client.metric_names import Metrics, NotMetricsError, read
 from loadgen.client.pipes import framed, hear
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line
-from loadgen.server_log import COUNTERS, EVERY_S, SERVER, Scrape
+from loadgen.server_log import COUNTERS, EVERY_S, QUICK_FOR_S, QUICK_S, SERVER, Scrape, reasons
 from loadgen.target import Target
 
 PATHS = ("/metrics", "/prometheus/metrics")  # the second is where trtllm-serve has Prometheus' text
 LIMIT_S = 2.0  # for one look
 MOST_BYTES = 8_000_000
-READY_S = 10.0  # for the process to have had its first look
+MOST_RAW, MOST_NAME = 2_000, 500  # series without a canonical name, and characters of one
 SETTLE_S, SETTLES = 0.1, 10  # a server counts a request a moment after its last byte
-END_S = 3 * LIMIT_S + SETTLES * SETTLE_S
-
-
-# --- the run's side -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,83 +60,6 @@ class End:
     """To the process: the last record is written. From it: so is the last look."""
 
 
-class Scraper:
-    """The process that looks, as the run sees it. `absent`: why there is none, so far as is known."""
-
-    def __init__(self) -> None:
-        self.absent: str | None = None
-        self._process: asyncio.subprocess.Process | None = None
-
-    @classmethod
-    async def launch(cls, target: Target, api_key: str | None, connect_s: float) -> Self:
-        """Returns when the first look was had, or it is clear that there is nothing to see."""
-        self = cls()
-        if target.metrics == "none":
-            self.absent = "target.metrics is none"
-            return self
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", "from loadgen.client.scrape import main; main()"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,  # a terminal's Ctrl-C is told to it by us
-            )
-        except OSError as problem:
-            self.absent = f"no process could be started to look at them: {problem.strerror}"
-            return self
-        self._say(Wanted(target, api_key, connect_s))
-        try:
-            first = await self._hear(READY_S)
-        except BaseException:
-            await self._kill()
-            raise
-        lost = "the process that looks at them was lost, or found no time to, as it began"
-        self.absent = first.absent if isinstance(first, Ready) else lost
-        if self.absent is not None:
-            await self._kill()
-        return self
-
-    def start(self, origin_ns: int, folder: Path) -> None:
-        """The run's origin, and its folder, which is there."""
-        self._say(Start(origin_ns, folder))
-
-    async def end(self) -> str | None:
-        """The last record is written. Returns why there are no metrics, or not all of them."""
-        if self._process is not None:
-            self._say(End())
-            try:
-                if not isinstance(await self._hear(END_S), End):
-                    self.absent = "the process that looked at them was lost during the run"
-            finally:
-                await self._kill()
-        return self.absent
-
-    def _say(self, message: object) -> None:
-        if self._process is not None and (pipe := self._process.stdin) and not pipe.is_closing():
-            pipe.write(framed(message))
-
-    async def _hear(self, limit_s: float) -> object:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        try:
-            return await asyncio.wait_for(hear(self._process.stdout), limit_s)
-        except TimeoutError:
-            return None
-
-    async def _kill(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-# --- the process's side -------------------------------------------------------------------------------------
-
-
 def main() -> None:
     """What the process is started to do; the parent alone says when it ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -163,46 +83,56 @@ async def _watch(out: int) -> None:
 
 
 class _Watch:
-    """The looks at all servers of a run, each second, until the parent says that it is over or is gone."""
+    """The looks at all servers of a run, until the parent says that it is over or is gone."""
 
     def __init__(self, servers: Sequence[Server], pipe: asyncio.StreamReader, out: int) -> None:
         self._servers = servers
         self._pipe = pipe
         self._out = out
-        self._over = asyncio.Event()
+        self._begun, self._over = asyncio.Event(), asyncio.Event()
         self._start: Start | None = None
         self._held: list[tuple[int, Scrape]] = []
 
     async def run(self) -> None:
-        first = await self._look()
+        first = await asyncio.gather(*map(self._look, self._servers))
         if all(scrape.error for scrape in first):
-            why = dict.fromkeys(scrape.error for scrape in first if scrape.error)
-            self._say(Ready("; ".join(why)))
+            self._say(Ready(reasons([scrape.error or "" for scrape in first])))
             return
         self._say(Ready(None))
         listening = asyncio.create_task(self._listen())
         try:
-            await self._each_second()
-            await self._settle()
+            await asyncio.gather(*map(self._watch, self._servers))
         finally:
             listening.cancel()
         self._say(End())
 
-    async def _each_second(self) -> None:
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        while not self._over.is_set():
-            passed_s = loop.time() - begun
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), EVERY_S - passed_s % EVERY_S)
-                return
-            await self._look()
+    async def _watch(self, server: Server) -> None:
+        """One server, on a clock of its own: one that hangs keeps none of the others waiting."""
+        await self._until(self._begun, server)
+        await self._until(self._over, server)
+        await self._settle(server)
 
-    async def _settle(self) -> None:
+    async def _until(self, event: asyncio.Event, server: Server) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(event.wait(), self._pause_s())
+                return
+            await self._look(server)
+
+    def _pause_s(self) -> float:
+        """To the next full second of the run, or tenth of one in its first seconds."""
+        if self._start is None:
+            return EVERY_S
+        passed_s = (time.perf_counter_ns() - self._start.origin_ns) / 1e9
+        every_s = QUICK_S if passed_s < QUICK_FOR_S else EVERY_S
+        return every_s - passed_s % every_s
+
+    async def _settle(self, server: Server) -> None:
         """The last looks: until two in a row count the same."""
         before = None
         for _ in range(SETTLES):
-            now = [{k: v for k, v in s.values.items() if k in COUNTERS} for s in await self._look()]
+            scrape = await self._look(server)
+            now = {name: value for name, value in scrape.values.items() if name in COUNTERS}
             if now == before:
                 return
             before = now
@@ -213,16 +143,17 @@ class _Watch:
             if isinstance(message, Start):
                 self._start = message
                 self._write()
+                self._begun.set()
             else:
+                self._begun.set()
                 self._over.set()
         os._exit(1)  # the parent is gone; nobody waits for what is under way
 
-    async def _look(self) -> list[Scrape]:
-        """At all servers at once."""
-        found = await asyncio.gather(*(server.look() for server in self._servers))
-        self._held += found
+    async def _look(self, server: Server) -> Scrape:
+        at_ns, scrape = await server.look()
+        self._held.append((at_ns, scrape))
         self._write()
-        return [scrape for _, scrape in found]
+        return scrape
 
     def _write(self) -> None:
         """What is known of, once it is known where it goes and when the run began."""
@@ -293,11 +224,26 @@ class Server:
             at_ns = time.perf_counter_ns()
             scrape = Scrape(at_s=0.0, took_s=0.0, error=str(trouble))
         else:
-            raw, self._raw = self._raw, found.raw
-            changed = {name: value for name, value in found.raw.items() if raw.get(name) != value}
-            scrape = Scrape(at_s=0.0, took_s=0.0, kind=found.kind, values=found.values, raw=changed)
+            scrape = self._scrape(found)
         scrape.took_s, scrape.target = round((at_ns - began_ns) / 1e9, 6), self._place.name
         return at_ns, scrape
+
+    def _scrape(self, found: Metrics) -> Scrape:
+        """What changed of the raw ones, under names that are fit to be kept."""
+        kept = [name for name in islice(found.raw, MOST_RAW) if len(name) <= MOST_NAME]
+        before, self._raw = self._raw, {name: found.raw[name] for name in kept}
+        changed = {n: value for n, value in self._raw.items() if before.get(n) != value}
+        left_out = [*found.left_out]
+        if over := len(found.raw) - len(kept):
+            left_out.append(f"{over:,} of {len(found.raw):,} series that have no name known here")
+        return Scrape(
+            at_s=0.0,
+            took_s=0.0,
+            kind=found.kind,
+            values=found.values,
+            raw={one_line(name, self._inquiry.secrets, MOST_NAME): value for name, value in changed.items()},
+            left_out=", ".join(left_out) or None,
+        )
 
     async def _found(self) -> tuple[int, Metrics]:
         """Where they were before, else at the first URL that has some; JSON only where no text is."""

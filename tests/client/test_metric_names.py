@@ -165,3 +165,24 @@ def test_what_is_none_is_said_to_be_none(text: str, why: str) -> None:
     """In a few words of what it is."""
     with pytest.raises(NotMetricsError, match=why):
         read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1]",
+        '[{"numActiveRequests":"x"}]',
+        '[{"numActiveRequests":1,"kvCacheStats":7}]',
+        '[{"numActiveRequests":1,"kvCacheStats":{"maxNumBlocks":"a"}}]',
+        '[{"numActiveRequests":1e999}]',
+        '[{"numActiveRequests":' + "9" * 5000 + "}]",
+        "[" * 100_000,
+        '[{"numActiveRequests":1,"x":' + "[" * 100_000,
+        '{"a":1}',
+        "[{}]",
+    ],
+)
+def test_odd_json_is_no_metrics(text: str) -> None:
+    """Whatever it holds, it ends in one way."""
+    with pytest.raises(NotMetricsError):
+        read(text)

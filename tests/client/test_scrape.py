@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -14,7 +15,10 @@ import pytest
 
 from loadgen import server_log
 from loadgen.client import scrape
-from loadgen.client.scrape import Scraper, Server, Wanted, places
+from loadgen.client import scraper as run_side
+from loadgen.client.pipes import framed
+from loadgen.client.scrape import MOST_RAW, Server, Start, Wanted, _Watch, places
+from loadgen.client.scraper import Scraper
 from loadgen.server_log import Scrape
 from loadgen.target import Target
 from tests.fakes import HANG, Received, Reply, ScriptedServer
@@ -167,7 +171,7 @@ async def test_a_process_that_is_killed_harms_nothing(tmp_path: Path) -> None:
 
 async def test_a_process_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended, whatever it was at."""
-    monkeypatch.setattr(scrape, "END_S", 0.05)
+    monkeypatch.setattr(run_side, "END_S", 0.05)
     async with served(Counting()) as server:
         scraper = await Scraper.launch(Target(base_url=server.url), None, CONNECT_S)
         pid = _pid(scraper)
@@ -209,3 +213,101 @@ def test_a_strange_host_is_told_no_secret() -> None:
     (place,) = places(target)
     assert not place.is_ours
     assert place.target.headers == {}
+
+
+async def test_a_strange_host_is_asked_without_the_key_and_the_headers() -> None:
+    """By what it was really asked: `localhost` is not the host that the target is at."""
+    async with served(Counting()) as load, served(Counting()) as strange:
+        metrics = strange.url.replace("127.0.0.1", "localhost")
+        await found_at(
+            Target(base_url=load.url, headers={"x-team": "a"}, metrics=(metrics,)), api_key="sk-secret"
+        )
+        (asked,) = strange.requests
+    assert {"authorization", "x-team"}.isdisjoint(asked.headers)
+    assert "sk-secret" not in str(asked.headers)
+
+
+async def test_names_are_kept_without_secrets_and_control_characters() -> None:
+    """A label may echo the key, or hold what a terminal obeys."""
+    page = 'foo{x="sk-very-secret",y="a\x1b[31m"} 3\nvllm:num_requests_running 2\n'
+    async with served(lambda _: reply(page)) as server:
+        (found,) = await found_at(Target(base_url=server.url), api_key="sk-very-secret")
+    (name,) = found.raw
+    assert name.startswith('foo{x="***"')
+    assert name.isprintable()
+    assert found.values == {"running": 2}
+
+
+async def test_of_very_many_series_some_are_kept_and_that_is_said() -> None:
+    """Those without a name known here; a known one is always read."""
+    page = "".join(f"a{i} 1\n" for i in range(MOST_RAW + 7)) + "vllm:num_requests_running 2\n"
+    async with served(lambda _: reply(page)) as server:
+        (found,) = await found_at(Target(base_url=server.url))
+    assert len(found.raw) == MOST_RAW
+    assert found.left_out == f"7 of {MOST_RAW + 7:,} series that have no name known here"
+    assert found.values == {"running": 2}
+
+
+async def test_a_page_without_end_is_read_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of so many bytes is; one more is too many."""
+    monkeypatch.setattr(scrape, "MOST_BYTES", 20)
+    async with served(lambda _: reply("a 1\n" * 5)) as server:
+        assert (await found_at(Target(base_url=server.url)))[0].error is None
+    async with served(lambda _: reply("a 1\n" * 5 + "\n")) as server:
+        assert "MB of them" in ((await found_at(Target(base_url=server.url)))[0].error or "")
+
+
+async def test_figures_that_cannot_be_are_left_out_and_named() -> None:
+    """The rest of the page counts."""
+    page = (
+        "vllm:num_requests_running -5\nvllm:kv_cache_usage_perc -7\nvllm:num_requests_waiting 3\n"
+        'vllm:generation_tokens_total{a="1"} 1e308\nvllm:generation_tokens_total{a="2"} 1e308\n'
+    )
+    async with served(lambda _: reply(page)) as server:
+        (found,) = await found_at(Target(base_url=server.url))
+    assert found.values == {"waiting": 3}
+    assert found.left_out == "running of -5, kv_share of -7, output_tokens of inf"
+
+
+class FakeServer:
+    """Answers at once, but hangs from the second look on where `hangs`."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        self.hangs, self.looks = hangs, 0
+        self.seen_often = asyncio.Event()
+
+    async def look(self) -> tuple[int, Scrape]:
+        self.looks += 1
+        if self.looks == 5:
+            self.seen_often.set()
+        if self.hangs and self.looks > 1:
+            await asyncio.Event().wait()
+        return time.perf_counter_ns(), Scrape(at_s=0.0, took_s=0.0, values={"running": 1.0})
+
+
+async def test_a_server_that_hangs_keeps_no_other_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is looked at on a clock of its own."""
+    monkeypatch.setattr(scrape, "QUICK_S", 0.001)
+    well, ill = FakeServer(hangs=False), FakeServer(hangs=True)
+    pipe, (inner, outer) = asyncio.StreamReader(), os.pipe()
+    pipe.feed_data(framed(Start(time.perf_counter_ns(), tmp_path)))
+    watching = asyncio.create_task(_Watch([well, ill], pipe, outer).run())  # type: ignore[list-item]
+    try:
+        await asyncio.wait_for(well.seen_often.wait(), 5)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        os.close(inner)
+        os.close(outer)
+    assert ill.looks == 2
+
+
+async def test_the_first_seconds_are_looked_at_more_often(tmp_path: Path) -> None:
+    """To the next tenth of a second at first, later to the next second."""
+    watch = _Watch([], asyncio.StreamReader(), -1)
+    assert watch._pause_s() == server_log.EVERY_S
+    for ago_s, most_s in ((0.55, 0.1), (5.25, 0.75)):
+        watch._start = Start(time.perf_counter_ns() - round(ago_s * 1e9), tmp_path)
+        assert most_s / 2 - 0.03 < watch._pause_s() <= most_s
