@@ -143,6 +143,8 @@ def _differences(scenarios: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[s
     """What each asked for where not all asked for the same: `engine.batching` is `static`."""
     flat = {name: dict(_flat(asked)) for name, asked in scenarios.items()}
     keys = dict.fromkeys(key for asked in flat.values() for key in asked)
+    if not all("seed" in asked for asked in flat.values()):
+        keys.pop("seed", None)  # an imported run's is unknown
     unlike = [key for key in keys if len({asked.get(key) for asked in flat.values()}) > 1]
     return {name: {key: asked[key] for key in unlike if key in asked} for name, asked in flat.items()}
 
@@ -396,7 +398,8 @@ def _notes(summaries: dict[str, Summary], rows: list[Row]) -> list[str]:
     if names := having(due_unknown):
         notes.append(
             f"Imported: {names}. TTFT and E2E count from the start of a request, on all sides; attainment "
-            "and normalized latency from due, where that is known. A difference could come from the load."
+            "and normalized latency from due, where that is known. A difference could come from the load, and "
+            "on chat that of TTFT and gaps from which event is taken for the first token: no file tells."
         )
     if names := having(lambda s: s.overloaded):
         notes.append(f"Overloaded: {names}. There, latencies depend on how long one measured.")

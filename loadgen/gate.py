@@ -281,8 +281,8 @@ def _notes(candidates: Sequence[Sample], baselines: Sequence[Sample], noise: flo
         yield f"SIMULATED figures{beside}: no server was measured for them."
     if imported := [role for role, runs in sides.items() if any(map(_is_imported, runs))]:
         yield (
-            f"Imported, {' and '.join(imported)}: nothing tells whether that client kept up; latencies count "
-            "from the start of a request on both sides, but for a baseline file, whose count from due."
+            f"Imported, {' and '.join(imported)}: nothing tells whether that client kept up, nor how late it "
+            "was; TTFT and E2E count from the start of a request on both sides, and a PASS is of that."
         )
     first = baselines[0]
     others = (*baselines[1:], *candidates)
@@ -320,11 +320,11 @@ def _version(s: Sample) -> str | None:
 
 
 def _differences(a: Any, b: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Each key at which two scenarios differ, and both values in words."""
+    """Each key at which two scenarios differ, and both values in words. What one is silent of is unknown."""
     if a == b or path in _NO_SETTINGS:
         return
     if isinstance(a, dict) and isinstance(b, dict):
-        for key in dict.fromkeys([*a, *b]):
+        for key in dict.fromkeys([*a, *b]) if path else [key for key in a if key in b]:
             yield from _differences(a.get(key), b.get(key), f"{path}.{key}".lstrip("."))
     else:
         yield path, f"{path}: {_shown(a)}, then {_shown(b)}"

@@ -28,7 +28,7 @@ def calibrate(
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure this client's own error, and its limit here: about 60 s."""
+    """Measure this client's own error and limit here, in about 60 s."""
     from loadgen.cli.words import Words
     from loadgen.report.terminal import print_calibration
 

@@ -14,7 +14,7 @@ import_ = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 @import_.callback()
 def tools() -> None:
-    """Make a run of another tool's result, to compare and gate."""
+    """Make a run of another tool's result."""
 
 
 @import_.command()
@@ -30,7 +30,8 @@ def vllm(
 ) -> None:
     """Import a result of vLLM's serving benchmark.
 
-    Nothing in it tells whether the client kept up with the load, so no SLO of latency can pass by it.
+    Nothing in it tells whether the client kept up with the load, so an SLO of output_tokens_per_s can pass by
+    it, and no other. Compare it: loadgen report A B, with two run folders. Gate it: loadgen gate --unpaired.
     """
     from functools import partial
 

@@ -2,7 +2,8 @@
 
 Its requests have no due instants, so each is due when it was started (under a cap on concurrency: when it
 asked for a place, where the file tells); RunHeader.due_known says so. Its TTFT ends with the first event that
-has `choices` in it, on chat mostly the one that only names a role, and its gaps are between such events.
+has `choices` in it, and its gaps are between such events. On chat that first event only names a role: it is
+kept as the first choice, and the next one as the first token. Which it is, the file does not tell.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import msgspec
 import numpy as np
 
 from loadgen import __version__
+from loadgen.backends import BACKENDS
 from loadgen.drive import RUNS, new_run_id
 from loadgen.fields import MAX_COUNT
 from loadgen.records import Outcome, RequestRecord
@@ -35,6 +37,7 @@ _CLUMPED_S = 0.01  # requests that follow each other faster were asked for all a
 _WAITED_S = 1e-3  # what a free place costs is far less
 _MOST_GAP_S = 4294  # as whole microseconds it fits in 32 bits
 _WORDS = 2000
+_MOST_BYTES = 2**30
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -80,7 +83,7 @@ def bring_in(
     result = _decoded(content, path)
     requests = _requests(result, path)
     origin_s = min(request.start_s - request.wait_s for request in requests)
-    records = [_record(i, request, origin_s, result.model_id) for i, request in enumerate(requests)]
+    records = [_record(i, request, origin_s, result) for i, request in enumerate(requests)]
     header = _header(result, records, path, name, slos)
     header.plan_digest = hashlib.sha256(content).hexdigest()
     at = folder or RUNS / header.run_id
@@ -96,6 +99,10 @@ def bring_in(
 
 def _content(path: Path) -> bytes:
     try:
+        if not path.is_file() and path.exists():
+            raise ScenarioError(f"{path}: cannot be read: it is no regular file")
+        if (size := path.stat().st_size) > _MOST_BYTES:
+            raise ScenarioError(f"{path}: cannot be read: {size:,} bytes, and a result has 1 GiB at most")
         return path.read_bytes()
     except OSError as problem:
         raise ScenarioError(f"{path}: cannot be read: {problem.strerror}") from None
@@ -160,35 +167,48 @@ def _refuse_wrong(found: list[Any], name: str, path: Path, most: int = MAX_COUNT
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def _record(index: int, asked: _Request, origin_s: float, model: str | None) -> RequestRecord:
+def _record(index: int, asked: _Request, origin_s: float, result: Result) -> RequestRecord:
     """One request, in whole microseconds from the first."""
     started_s = asked.start_s - origin_s
     events_s = started_s + asked.ttft_s + np.cumsum([0.0, *asked.gaps_s])
     events_us = np.rint(events_s * 1e6).astype(int).tolist() if asked.ttft_s else []
     is_ok = bool(events_us) and not asked.error
-    first_s, last_s = (events_us[0] / 1e6, events_us[-1] / 1e6) if events_us else (None, None)
+    tokens_us = (events_us[1:] or events_us) if is_ok else events_us[1:]
+    if not _is_chat(result):
+        tokens_us = events_us
+    choice_s, first_s, last_s, end_s = map(
+        _seconds, (events_us[:1], tokens_us[:1], tokens_us[-1:], events_us[-1:])
+    )
     tokens = asked.output_tokens if is_ok else None
-    answered: dict[str, Any] = {"outcome": Outcome.OK, "ended_s": last_s, "tokens_from": "usage"}
+    answered: dict[str, Any] = {"outcome": Outcome.OK, "ended_s": end_s, "tokens_from": "usage"}
     return RequestRecord(
         index=index,
         request_id=str(index),
         phase="measured",
-        model=model,
+        model=result.model_id,
         due_s=max(0.0, round(started_s - asked.wait_s, 6)),
         slot_s=round(started_s, 6) if asked.wait_s > _WAITED_S else None,
         started_s=round(started_s, 6),
         attempts=1,
-        first_event_s=first_s,
-        first_choice_s=first_s,
+        first_event_s=choice_s,
+        first_choice_s=choice_s,
         first_token_s=first_s,
         last_token_s=last_s,
-        last_choice_s=last_s,
+        last_choice_s=end_s,
         prompt_tokens=asked.prompt_tokens,
         output_tokens=tokens,
-        gaps_us=[later - earlier for earlier, later in pairwise(events_us)],
-        event_tokens=1 if tokens == len(events_us) > 0 else None,
+        gaps_us=[later - earlier for earlier, later in pairwise(tokens_us)],
+        event_tokens=1 if tokens == len(tokens_us) > 0 else None,
         **(answered if is_ok else _failure(asked.error, has_token=bool(events_us))),
     )
+
+
+def _is_chat(result: Result) -> bool:
+    return any(name == result.backend and spoken == "chat" for name, spoken in BACKENDS.items())
+
+
+def _seconds(some_us: list[int]) -> float | None:
+    return some_us[0] / 1e6 if some_us else None
 
 
 _STATUSES = {status.phrase.lower(): status.value for status in HTTPStatus}
@@ -242,7 +262,7 @@ def _header(
         source="imported",
         due_known=False,
         complete=True,
-        scenario=scenario.as_asked(),
+        scenario={key: value for key, value in scenario.as_asked().items() if key != "seed"},
         plan_digest="",
         plan_rows=len(records),
         rows_due=len(records),
@@ -255,6 +275,7 @@ def _header(
         versions={"loadgen": __version__},
         started_at=_instant(result.date),
         notes=[f"imported from {path.name}, a result of vLLM's serving benchmark, {_backend(result)}"],
+        first_token_known=not _is_chat(result),
     )
 
 

@@ -25,7 +25,7 @@ Tone = Literal["good", "bad", "open", "plain"]
 TONES: Mapping[str, Tone] = {
     "VALID": "good", "PASS": "good", "BOUNDED": "good",
     "FAIL": "bad", "INVALID": "bad", "ITL INVALID": "bad",
-    "UNRESOLVED": "open", "OVERLOADED": "open", "WARNING": "open",
+    "IMPORTED": "open", "UNRESOLVED": "open", "OVERLOADED": "open", "WARNING": "open",
 }  # fmt: skip
 _TALL = 320  # a picture higher than this has a row of the page for itself
 _LONGEST = 2000  # characters of a sentence; server text is cut before it comes here

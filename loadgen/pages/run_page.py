@@ -48,7 +48,7 @@ def run_page(run: Run, summary: Summary, trace: Sequence[Iteration] = ()) -> str
 def headlines(summary: Summary) -> list[Headline]:
     """Can the measurement be used, what became of the requests, and are the promises kept."""
     found = [
-        Headline(summary.validity, summary_view.validity(summary)),
+        Headline(summary_view.word(summary.validity, summary.source), summary_view.validity(summary)),
         Headline("OVERLOADED" if summary.overloaded else "Requests", summary_view.outcome_line(summary)),
     ]
     if summary.verdict is not None:

@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import TYPE_CHECKING
 
 from loadgen.report.figures import INFINITE, UNDEFINED, clean, duration, number, percent, unit_of
-from loadgen.report.summary_view import METRICS, asked
+from loadgen.report.summary_view import METRICS, asked, word
 from loadgen.report.tables import FEW, FEW_MARK, SOURCES, Column, Table, marks
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def sides(c: Comparison) -> Table:
             name,
             *([_differs(v.differs)] if differ else []),
             SOURCES[v.source],
-            v.validity,
+            word(v.validity, v.source),
             f"{v.ok:,} of {v.offered:,}",
             *([v.slos] if promised else []),
             clean(v.target),
@@ -122,7 +122,12 @@ def times(ratio: float) -> str:
 
 def _marks_of_comparison(c: Comparison, rows: list[list[str]]) -> list[str]:
     labels = " ".join(row.label + " " for row in c.rows)
-    words = [f"{word}: {what}." for word, what in METRICS.values() if f"{word} " in labels]
+    words = [f"{name}: {what}." for name, what in METRICS.values() if f"{name} " in labels]
+    if " from start " in labels:
+        words = [
+            said.partition(";")[0].replace("from due", "from the start of the request").rstrip(".") + "."
+            for said in words
+        ]
     plain = (
         "p50, p99: over ok requests only, interpolated; distributions in pictures are over all offered, as "
         "adjusted percentiles are. normalized latency is a mean over ok requests."

@@ -34,7 +34,8 @@ def summary_markdown(summary: Summary, pictures: Mapping[str, str] = {}) -> str:
     `pictures`, here and below: the path of each by its title.
     """
     verdict = f", {slo_view.verdict(summary)}" if summary.verdict else ""
-    parts = [f"# {escape(summary.name)}: {summary.validity}{verdict}"]
+    word = summary_view.word(summary.validity, summary.source)
+    parts = [f"# {escape(summary.name)}: {word}{verdict}"]
     parts.append(f"**{escape(summary_view.outcome_line(summary))}**")
     parts += map(escape, [summary_view.identity(summary), summary_view.load(summary)])
     parts += map(escape, summary_view.certificate(summary))

@@ -340,6 +340,8 @@ def next_steps(s: Summary) -> list[str]:
                 f"Measure longer: the window ({duration(window_s)}) is short against an answer (E2E p50 "
                 f"{duration(e2e_s)}), so completed and output are those of the ramp."
             )
+    if s.source == "imported":
+        steps.append("Compare it: loadgen report A B, with two run folders; or loadgen gate --unpaired.")
     if s.goodput is None:
         steps.append("Give goodput limits (ttft, tpot, e2e) to learn how many requests were good enough.")
     return steps
@@ -347,12 +349,17 @@ def next_steps(s: Summary) -> list[str]:
 
 _TRUSTED = {
     "virtual": "simulated, not measured",
-    "imported": "as far as another tool's file tells, which is not far: see the finding",
+    "imported": "what another tool's file tells; whether its client kept up, it does not",
 }
 
 
+def word(validity: str, source: str) -> str:
+    """A run's validity in one word; of an imported one nobody can say that it is valid."""
+    return "IMPORTED" if (source, validity) == ("imported", "VALID") else validity
+
+
 def validity(s: Summary) -> str:
-    """What VALID and INVALID mean for the reader."""
+    """What that word means for the reader."""
     if s.validity == "INVALID":
         return "do not use these figures: the measurement itself failed"
     return _TRUSTED.get(s.source, "the measurement can be trusted")

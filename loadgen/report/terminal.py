@@ -65,8 +65,9 @@ GAP = 2
 def print_summary(summary: Summary, console: Console, *, folder: Path | None) -> None:
     """The verdict on the measurement first, then what was found, what the words mean, and what to do next."""
     signs.allow(console.file)
-    colour = "bold green" if summary.validity == "VALID" else "bold red"
-    _headline(console, summary.validity, summary_view.validity(summary), colour)
+    word = summary_view.word(summary.validity, summary.source)
+    colour = {"VALID": "bold green", "IMPORTED": "bold yellow"}.get(word, "bold red")
+    _headline(console, word, summary_view.validity(summary), colour)
     _verdict(console, summary)
     _sentence(console, summary_view.outcome_line(summary), "bold")
     _sentence(console, summary_view.identity(summary))

@@ -73,6 +73,8 @@ def _law(law: Any) -> str:
     if kind == "stages":
         again = ", again and again" if law["repeat"] else ""
         return f"{' then '.join(map(_stage, law['stages']))}{again}"
+    if kind == "empirical" and law.get("values"):
+        return f"{min(law['values'])} to {max(law['values'])} as in the file"
     usual = _USUAL.get(kind, {})
     words = [] if kind == "fixed" else [kind.replace("_", " ")]
     for key, value in law.items():

@@ -176,6 +176,13 @@ def _troubles(metric: Metric, drawn: _Drawn, found: _Found) -> Iterator[tuple[Ve
         yield "UNRESOLVED", "gaps between tokens are not judged in every run: see the findings of that run"
     if metric.column == "gaps" and len({about.gaps for about in abouts}) > 1:
         yield "UNRESOLVED", "the tokens of each event are known in some of the runs only"
+    if metric.of_first_token and not all(about.first_token_known for about in abouts):
+        yield "UNRESOLVED", "an imported result does not tell which event of a chat bore the first token"
+    if metric.column in ("ttft_s", "e2e_s") and len({run.since for run in drawn.runs}) > 1:
+        yield (
+            "UNRESOLVED",
+            "it counts from due in some of the runs, and from the start in others",
+        )
     if np.isnan(before).any() or np.isnan(after).any():
         yield "UNRESOLVED", "not measured in every run"
     if np.isinf(before).any():

@@ -50,6 +50,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     def of_gaps(self) -> bool:
         return self.column in ("gaps", "longest_stall_s")
 
+    @property
+    def of_first_token(self) -> bool:
+        return self.of_gaps or self.column in ("ttft_s", "tpot_s")
+
 
 _TAIL = Tolerance(relative=0.1)
 _BLINK = Tolerance(

@@ -41,6 +41,7 @@ class About(msgspec.Struct, kw_only=True):
     overloaded: bool | None
     gaps: Literal["itl", "chunk_gap"]
     window_s: Annotated[float, msgspec.Meta(gt=0)] | None
+    first_token_known: bool = True
     started_at: str | None = None
     command: list[str] = []
     versions: dict[str, str] = {}
@@ -72,6 +73,7 @@ class Sample:
     gap_bin: NDArray[np.uint16]
     gap_times: NDArray[np.int32]
     lag_s: Floats | None = None
+    since: Literal["due", "start"] = "due"
 
     def __len__(self) -> int:
         return len(self.index)
@@ -89,7 +91,7 @@ class Sample:
         """The same, but latencies count from when each request was started, where that is known."""
         if self.lag_s is None:
             return self
-        return replace(self, ttft_s=self.ttft_s - self.lag_s, e2e_s=self.e2e_s - self.lag_s)
+        return replace(self, ttft_s=self.ttft_s - self.lag_s, e2e_s=self.e2e_s - self.lag_s, since="start")
 
     @property
     def ok(self) -> Mask:
@@ -124,7 +126,7 @@ def sample(run: Run, summary: Summary) -> Sample:
     rows = np.flatnonzero(run.records.offered)
     rows = rows[np.lexsort((run.records.index[rows], run.records.due_s[rows]))]
     r = run.records
-    columns = per_request(r)
+    columns: dict[str, Any] = per_request(r)
     metric: Literal["itl", "chunk_gap"] = "itl" if summary.metrics["itl_s"].n else "chunk_gap"
     start, bins, times = _binned(run, rows, metric)
     window = window_s(run)
@@ -143,6 +145,7 @@ def sample(run: Run, summary: Summary) -> Sample:
         overloaded=summary.overloaded,
         gaps=metric,
         window_s=None if window is None else window[1] - window[0],
+        first_token_known=header.first_token_known,
         started_at=header.started_at,
         command=header.command,
         versions=header.versions,

@@ -90,10 +90,12 @@ def _due_unknown(run: Run) -> Iterator[Finding]:
     text = "nothing tells when requests should have been sent, nor whether the client kept up: latencies"
     endless = int((r.measured & ~r.answered & np.isnan(r.ended_s)).sum())
     open_ended = f"; {endless:,} failed requests count as in flight to the end, as theirs is not known"
+    guessed = "; nor which event of a chat bore the first token: the second one is taken for it"
     yield Finding(
         name=DUE_UNKNOWN,
         effect="warning",
-        text=f"{text} count from when the client turned to them{open_ended if endless else ''}",
+        text=f"{text} count from when the client turned to them{open_ended if endless else ''}"
+        f"{'' if run.header.first_token_known else guessed}",
         remedy="a FAIL may be the client's, and no latency passes an SLO: measure with loadgen run for that",
     )
 
@@ -196,7 +198,8 @@ def _tokens(run: Run) -> Iterator[Finding]:
             name="prompt_tokens",
             effect="warning",
             text=f"prompts are off their length by {prompts_off:.1%}; the limit is {LIMITS.prompt_off:.0%}",
-            remedy="the server counts with its own tokenizer and chat template, its own answers too",
+            remedy="in load.prompts name the server's tokenizer.json, or ask a completions API by token_ids: both "
+            "are exact but for what a chat template adds, which counts for less in longer prompts",
         )
     outputs_off = _off(r.received_tokens[r.answered], r.asked_output_tokens[r.answered])
     if run.asked("load", "ignore_eos") and outputs_off > LIMITS.output_off:

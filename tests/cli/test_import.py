@@ -29,6 +29,8 @@ def test_a_result_becomes_a_run_folder(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "run.json").read_text())["source"] == "imported"
     assert "by another tool, and imported" in out
     assert "can be trusted" not in out
+    assert out.startswith("IMPORTED  ")
+    assert "loadgen report A B" in out
 
 
 def test_an_slo_of_latency_is_left_open(tmp_path: Path) -> None:

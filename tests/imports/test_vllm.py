@@ -272,3 +272,96 @@ def test_it_gates_from_the_start_and_only_unpaired(imported: Import) -> None:
     [change] = [change for change in found.changes if change.label == "TTFT p50"]
     assert change.baseline == change.candidate == pytest.approx(0.1, rel=0.001)
     assert any(note.startswith("Imported, candidate") for note in found.notes)
+
+
+CHAT: dict[str, Any] = {
+    "backend": "openai-chat",
+    "output_lens": [2, 3, 2],
+    "errors": [""] * 3,
+    "ttfts": [0.1] * 3,
+    "itls": [[0.2, 0.01], [0.2, 0.01, 0.01], [0.2, 0.01]],  # n gaps of n tokens: the first to the first token
+}
+
+
+def test_a_role_alone_is_no_token(imported: Import) -> None:
+    """On chat TTFT ends one event later than vLLM's; TPOT and gaps are of what bears tokens."""
+    run = imported(**CHAT)
+    r, found = run.records, summarize(run)
+    assert r.first_choice_s[0] == pytest.approx(0.1)
+    assert r.first_token_s[0] == pytest.approx(0.3)
+    assert found.metrics["tpot_s"].max == pytest.approx(0.01)
+    assert found.metrics["itl_s"].max == pytest.approx(0.01)
+    [told] = [f.text for f in found.findings if f.name == "due_unknown"]
+    assert "which event of a chat bore the first token" in told
+    assert r.per_event.tolist() == [1, 1, 1]
+
+
+def _many(n: int) -> dict[str, Any]:
+    few = {key: CHAT[key][:1] * n for key in ("errors", "ttfts", "itls", "output_lens")}
+    return few | {"input_lens": [16] * n, "start_times": [i * 0.5 for i in range(n)]}
+
+
+@pytest.mark.parametrize("backend", ["openai-chat", "openai"])
+def test_a_gate_says_nothing_of_tokens_that_are_guessed(imported: Import, backend: str) -> None:
+    """On chat a server that is as fast as may be, or slow, neither passes nor fails in what hangs on them."""
+    from loadgen.gate import gate
+    from loadgen.stats.sample import sample
+
+    n = 60
+    mine = run_of([ok(i, i * 0.5, ttft_s=0.1, gaps_us=[200_000, 10_000]) for i in range(n)])
+    theirs = imported(backend=backend, **_many(n))
+    samples = [sample(run, summarize(run)) for run in (mine, theirs)]
+    found = gate(samples[:1], samples[1:], paired=False, noise=0.01)
+    verdicts = {change.metric: change.verdict for change in found.changes}
+    guessed = {verdicts[name] for name in ("ttft_p50", "tpot_mean")}
+    assert guessed == {"UNRESOLVED"} if backend == "openai-chat" else "UNRESOLVED" not in guessed
+
+
+def test_a_baseline_file_that_counts_from_due_is_not_compared_with_it(imported: Import) -> None:
+    """It does not keep when requests were started, so TTFT and E2E are open, and the rest is judged."""
+    from dataclasses import replace
+
+    from loadgen.gate import gate
+    from loadgen.stats.sample import sample
+
+    n = 60
+    mine = run_of([ok(i, i * 0.5, ttft_s=0.1, gaps_us=[200_000, 10_000]) for i in range(n)])
+    theirs = imported(**_many(n) | {"output_lens": [3] * n})
+    kept = replace(sample(mine, summarize(mine)), lag_s=None)
+    found = gate([sample(theirs, summarize(theirs))], [kept], paired=False, noise=0.01)
+    verdicts = {change.metric: (change.verdict, change.reason) for change in found.changes}
+    assert verdicts["ttft_p50"] == verdicts["e2e_mean"]
+    assert verdicts["e2e_mean"][0] == "UNRESOLVED"
+    assert "counts from due in some of the runs" in verdicts["e2e_mean"][1]
+    assert verdicts["tpot_mean"][0] == "PASS"
+
+
+def test_what_the_file_is_silent_of_is_not_made_up(imported: Import) -> None:
+    """No seed, not in words, and not as a difference; lengths in words a reader can use."""
+    from loadgen.compare import compare
+    from loadgen.gate import gate
+    from loadgen.stats.sample import sample
+
+    theirs = imported()
+    asked = summarize(theirs).asked
+    assert "seed" not in asked
+    assert "prompt 10 to 30 as in the file" in asked
+    mine = run_of([ok(i, i * 0.5) for i in range(3)], scenario={**theirs.header.scenario, "seed": 1})
+    summaries = {"mine": summarize(mine), "theirs": summarize(theirs)}
+    found = gate(
+        [sample(theirs, summaries["theirs"])], [sample(mine, summaries["mine"])], paired=False, noise=0.1
+    )
+    assert not [note for note in found.notes if "seed" in note]
+    scenarios = {"mine": mine.header.scenario, "theirs": theirs.header.scenario}
+    assert not compare(summaries, {"mine": "a", "theirs": "b"}, scenarios).variants["mine"].differs
+
+
+def test_only_a_file_of_some_size_is_read(tmp_path: Path) -> None:
+    """A device that never ends is one line."""
+    with pytest.raises(ScenarioError, match="/dev/zero: cannot be read: it is no regular file"):
+        bring_in(Path("/dev/zero"), tmp_path / "run")
+    huge = tmp_path / "huge.json"
+    with huge.open("wb") as file:
+        file.truncate(2**31)
+    with pytest.raises(ScenarioError, match="bytes, and a result has 1 GiB at most"):
+        bring_in(huge, tmp_path / "run")
