@@ -244,6 +244,7 @@ Symbol = Annotated[
 Endpoint = Annotated[
     str, _spelt(r"/[\x21-\x7e]*", "the path of an API, such as /v1/chat/completions, without spaces")
 ]
+ComputedModel = Annotated[str, _spelt("torch:.+", "torch:NAME or torch:FOLDER, such as torch:llama-144m")]
 NO_PROXY = "none"
 ProxyUrl = Annotated[str, AfterValidator(proxy_url)]
 BaseUrl = Annotated[str, AfterValidator(base_url)]
@@ -251,13 +252,22 @@ _URL = {"type": "string"}
 ONE_OR_SEVERAL = {"anyOf": [_URL, {"type": "array", "items": _URL, "minItems": 1}]}
 
 
-def _one_or_several(value: Any) -> Any:
-    return value if value in ("auto", "none") or not isinstance(value, str) else [value]
+def _metrics_urls(value: Any) -> Any:
+    """Checked before pydantic tries each kind, which would say of each what is wrong."""
+    if value in ("auto", "none"):
+        return value
+    urls = [value] if isinstance(value, str) else value
+    if not isinstance(urls, list | tuple) or not urls or not all(isinstance(url, str) for url in urls):
+        raise ValueError("must be auto, none, or a base URL or several")
+    try:
+        return [base_url(url) for url in urls]
+    except ValueError as problem:
+        raise ValueError(f"neither auto nor none: {problem}") from None
 
 
 MetricsUrls = Annotated[
-    Literal["auto", "none"] | Annotated[tuple[BaseUrl, ...], Field(strict=False, min_length=1)],
-    BeforeValidator(_one_or_several),
+    Literal["auto", "none"] | Annotated[tuple[BaseUrl, ...], Field(strict=False)],
+    BeforeValidator(_metrics_urls),
 ]
 Headers = Annotated[dict[str, str], AfterValidator(headers)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_json)]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from loadgen import presets
-from loadgen.fields import Count, CountOrZero, Duration, DurationOrZero, Rate, Strict
+from loadgen.fields import ComputedModel, Count, CountOrZero, Duration, DurationOrZero, Rate, Strict
 from loadgen.laws.lengths import AnswerLengths
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -305,7 +305,7 @@ class Engine(Strict):
     cost: Cost = Field(
         default=RooflineCost(), description="seconds of a step; a model's take as long as they take"
     )
-    model: Annotated[str, Field(pattern=f"^{MODEL_PREFIX}.")] | None = Field(
+    model: ComputedModel | None = Field(
         default=None,
         description="a real model computes the answers: torch:llama-144m (random weights, made on the spot), "
         "torch:llama-1m, or torch:FOLDER with a Llama's config.json and safetensors",

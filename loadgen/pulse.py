@@ -33,7 +33,6 @@ import numpy as np
 
 from loadgen.timer import calm_garbage_collector, new_alarm
 
-MODEL = "pulse"
 LOG_HEAD = "xid,status,outcome,t_request_read,t_first_token,t_last_token,n_chunks,offsets_ns\n"
 _BATCH = 256  # writes in a row; then requests have a turn
 _GAPS = 100_000  # drawn once, and gone through again and again

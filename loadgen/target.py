@@ -105,9 +105,16 @@ class Target(Strict):
 
     @model_validator(mode="after")
     def _endpoint_tells(self) -> Self:
-        if self.backend is None and dialect_at(self.endpoint) is None:
+        told = dialect_at(self.endpoint)
+        if self.backend is None and told is None:
             meant = faults.hint(self.endpoint, ENDPOINTS.values())
             rule = f"no API that is known by its path (backend says which it is){meant}"
+            raise faults.InsideError(("endpoint",), rule)
+        at = told and ENDPOINTS[told]
+        if (
+            at and told != self.dialect and at.startswith("/v1/") and at in self.endpoint
+        ):  # none but OpenAI's own
+            rule = f"{at} is not where {self.backend} is spoken: leave one of endpoint and backend out"
             raise faults.InsideError(("endpoint",), rule)
         return self
 

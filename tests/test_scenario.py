@@ -384,6 +384,25 @@ def test_who_pays_is_a_header_like_any_other() -> None:
             ),
         ),
         (
+            "{base_url: 'http://h', backend: tgi, endpoint: /v1/completions}",
+            (
+                "target.endpoint: /v1/completions is not where tgi is spoken: "
+                "leave one of endpoint and backend out"
+            ),
+        ),
+        (
+            "{base_url: 'http://h', metrics: nope}",
+            ("target.metrics: neither auto nor none: not a base URL: write http://host:port or https://host"),
+        ),
+        (
+            "{base_url: 'http://h', metrics: []}",
+            "target.metrics: must be auto, none, or a base URL or several",
+        ),
+        (
+            "{base_url: 'http://h', metrics: 9}",
+            "target.metrics: must be auto, none, or a base URL or several",
+        ),
+        (
             "{base_url: 'http://h', api_key: hunter2}",
             "target.api_key: unknown key, did you mean api_key_env?",
         ),

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -92,7 +93,6 @@ def serve(
     from loadgen.cli.engine_flags import assignment, cost, layered, of_json, written
     from loadgen.cli.firing import run_async
     from loadgen.cli.flags import api_key
-    from loadgen.knobs import MODEL_PREFIX
     from loadgen.scenario import ScenarioError
 
     if not 0.001 <= speed <= 1e6:  # which nan is not
@@ -110,7 +110,7 @@ def serve(
         "kv": None if kv_tokens is None else {"tokens": kv_tokens},
         "max_length": max_length,
         "seed": seed,
-        "model" if model is not None and model.startswith(MODEL_PREFIX) else "model_name": model,
+        **({} if model is None else _of_model(model)),
         "cost": cost(step, gpu, profile),
     }
     own = written(scenario) if engine is None else of_json(engine)
@@ -121,6 +121,29 @@ def serve(
             "command line: a model takes the time it takes: no --speed, --step, --gpu with it"
         )
     run_async(_serve(asked, host, port, api_key(api_key_env), speed, attached))
+
+
+def _of_model(word: str) -> dict[str, str]:
+    """The knob that --model stands for. A name may have a colon, as llama3:8b has. Raises ScenarioError where
+    it looks like torch:..., misspelt.
+    """
+    from difflib import get_close_matches
+
+    from loadgen.engine.model.shape import NAMED
+    from loadgen.knobs import MODEL_PREFIX
+    from loadgen.scenario import ScenarioError
+    from loadgen.units import quoted
+
+    if word.startswith(MODEL_PREFIX):
+        return {"model": word}
+    prefix, _, rest = word.partition(":")
+    is_near = get_close_matches(f"{prefix.lower()}:", [MODEL_PREFIX], cutoff=0.8)  # orca: is not
+    if rest and (is_near or rest in NAMED or Path(rest).is_dir()):
+        raise ScenarioError(
+            f"command line: --model {quoted(word)}: a model that computes is {MODEL_PREFIX}{rest}; the "
+            "simulated engine answers to any name that is less like it"
+        )
+    return {"model_name": word}
 
 
 async def _serve(engine: Engine, host: str, port: int, key: str | None, speed: float, attached: bool) -> None:

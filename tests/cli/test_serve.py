@@ -65,6 +65,10 @@ def test_a_port_in_use_is_one_line(
         (["--set", "kv"], "--set wants KEY=VALUE"),
         (["--preset", "vllm-v1", "--step", "5ms"], "engine: kv.tokens is needed: a fixed cost has no GPU"),
         (["--preset", "vllm-v1", "--gpu", "l4"], "use gpus: 2"),
+        (["--model", "torch:"], "engine.model: must be torch:NAME or torch:FOLDER, such as torch:llama-144m"),
+        (["--model", "nope:llama-1m"], "torch:llama-1m"),
+        (["--model", "Torch:x"], "a model that computes is torch:x"),
+        (["--model", "troch:x"], "a model that computes is torch:x"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value)[:30],
 )
@@ -100,10 +104,11 @@ roofline of llama-3-8b on h100-80gb + 2ms a step, speed 1
     [
         ([], BARE),
         (AGAINST, SAID_AGAINST),
+        (["--model", "org/orca:8b"], BARE.replace("mini-engine", "org/orca:8b")),
         (["own.yaml", *PRESET], OVER_PRESET),
         (["own.yaml", "--gpu", "a100-80gb", "--batching", "dynamic", "--speed", "20"], LAID_OVER),
     ],
-    ids=["bare", "faults", "preset", "scenario and flags"],
+    ids=["bare", "faults", "name", "preset", "scenario and flags"],
 )
 def test_it_says_what_it_serves_beside_its_url(tmp_path: Path, words: list[str], said: str) -> None:
     """The URL alone on stdout; on stderr the engine in one line, flags laid over the scenario's."""

@@ -107,16 +107,19 @@ async def test_a_folders_own_end_of_sequence_ends_its_answer(tmp_path: Path) -> 
 
 
 async def test_what_it_cannot_do_is_answered_in_openais_words() -> None:
-    """Stop strings, more than its context, and more than its queue holds."""
+    """Stop strings, ids that it has not, more than its context, and more than its queue holds."""
     asked = engine(max_queue=0, max_sequences=1, max_length=600)
     async with served(asked) as (url, _), httpx.AsyncClient(base_url=url, timeout=60) as client:
         stop = await client.post("/v1/completions", json={"prompt": "x", "stop": "y"})
+        foreign = await client.post("/v1/completions", json={"prompt": [4095, 4096]})
         long = await client.post("/v1/completions", json={"prompt": [1] * 590, "max_tokens": 11})
         body = {"prompt": [1] * 500, "max_tokens": 90, "ignore_eos": True}
         both = await asyncio.gather(*[client.post("/v1/completions", json=body) for _ in range(2)])
         metrics = (await client.get("/metrics")).text
         steps = (await client.get("/debug/steps.csv")).text.split()
     assert stop.status_code == 400
+    assert foreign.status_code == 400
+    assert foreign.json()["error"]["message"] == "the model has token ids below 4096, not 4096"
     assert long.json()["error"]["code"] == "context_length_exceeded"
     assert sorted(answer.status_code for answer in both) == [200, 429]
     assert 'loadgen_engine_step_seconds_count{model_name="llama-1m"} 90.0' in metrics

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from loadgen.engine import simulate
 from loadgen.engine.check import check
+from loadgen.engine.dialect import Refusal
 from loadgen.engine.model import shape
 from loadgen.engine.model.pages import Pages
 from loadgen.engine.model.vocabulary import Vocabulary
@@ -163,11 +164,12 @@ def test_no_block_has_two_holders(moves: list[tuple[int, int, bool]]) -> None:
     assert pages.free_blocks == 40
 
 
-def test_without_a_tokenizer_ids_go_round_and_tokens_are_three_digits() -> None:
+def test_without_a_tokenizer_bytes_go_round_and_tokens_are_three_digits() -> None:
     """By hand: "abcd" is 0x64636261 = 1684234849, and 609 of 4096; 609 in base 62 is 9 x 62 + 51 (p)."""
     words = Vocabulary(shape.NAMED["llama-1m"])
     assert words.ids(b"abcd") == [609]
-    assert words.ids([1, 4097]) == [1, 1]
+    with pytest.raises(Refusal, match="token ids below 4096, not 4097"):
+        words.ids([1, 4097])
     assert words.text([609, 0, 3844], 1) == b" 000 100"
     assert words.text([609], 0) == b" 09p"
 

@@ -6,7 +6,7 @@ import json
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from loadgen.engine.dialect import Prompt
+from loadgen.engine.dialect import Prompt, Refusal
 from loadgen.engine.model.shape import Shape
 from loadgen.engine.text import MAX_WORDS, words
 from loadgen.engine.tokens import token_ids
@@ -41,12 +41,15 @@ class Vocabulary:
             )
 
     def ids(self, prompt: Prompt) -> list[int]:
-        """At least one. Ids that the model has not are taken round its vocabulary."""
+        """At least one. Raises Refusal for an id that the model has not."""
         if isinstance(prompt, bytes):
             if self._tokenizer is not None and (found := self._tokenizer.encode(prompt.decode()).ids):
                 return list(found)
-            prompt = token_ids(prompt)
-        return [token % self._size for token in prompt]
+            return [token % self._size for token in token_ids(prompt)]
+        if (highest := max(prompt)) >= self._size:
+            message = f"the model has token ids below {self._size}, not {highest}"
+            raise Refusal(400, message, param="prompt")
+        return prompt
 
     def text(self, ids: list[int], start: int) -> bytes:
         """What `ids` from `start` on add to the text of those before, as it stands inside of a JSON string.
