@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ from loadgen.client.unreachable import (
     one_line,
     own_words,
     refusal,
-    who,
+    silence,
 )
 from loadgen.scenario import ScenarioError
 from loadgen.target import Target
@@ -35,7 +35,7 @@ BODY_LIMIT = 262_144
 
 @dataclass
 class Response:
-    """A status, and what came of the body: `whole`, `cut` where we stopped, `lost` with the connection.
+    """A status, and how its body ended: `whole`, `late` or `long` where we left, `lost` with the connection.
 
     `reads`: for each read the microseconds since it was asked, and the bytes.
     """
@@ -44,7 +44,7 @@ class Response:
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
-    end: Literal["whole", "cut", "lost"] = "whole"
+    end: Literal["whole", "late", "long", "lost"] = "whole"
     reads: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -64,7 +64,9 @@ class Inquiry:
         self._address = address
         self._connect_s = connect_s
         self.secrets = Secrets.of(target, api_key)
-        self.asked = 0  # requests
+        self.asked = 0  # requests, of whoever uses `http`
+        http.event_hooks = {"request": [self._count]}
+        self._has_key = bool(api_key)
         self._is_http = False  # whether any was answered
 
     async def ask(
@@ -79,7 +81,6 @@ class Inquiry:
         url = endpoint_url(self.target.base_url, path)
         content = msgspec.json.encode(body) if isinstance(body, dict) else body
         what, got = f"{method} {url}{self._address.way}", None
-        self.asked += 1
         began_ns = time.perf_counter_ns()
         try:
             async with asyncio.timeout(limit_s):
@@ -92,12 +93,13 @@ class Inquiry:
                         if b"[DONE]" in got.body:
                             break
                         if len(got.body) > BODY_LIMIT:
-                            got.end = "cut"
+                            got.end = "long"
                             break
         except TimeoutError:
             if got is None:
-                raise self.unreachable(what, await self._silence(limit_s)) from None
-            got.end = "cut"
+                why = "does it hang?" if self._is_http else await silence(self._address)
+                raise self.unreachable(what, f"no answer within {limit_s:g} s; {why}") from None
+            got.end = "late"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             if got is None:
                 raise self.unreachable(what, await connection_trouble(error, self._address)) from error
@@ -105,9 +107,8 @@ class Inquiry:
         self._is_http = True
         return got
 
-    async def _silence(self, limit_s: float) -> str:
-        stranger = None if self._is_http or self._address.tls else await who(self._address)
-        return f"no answer within {limit_s:g} s; {stranger or 'does it hang?'}"
+    async def _count(self, _: httpx.Request) -> None:
+        self.asked += 1
 
     async def _find_way(self, what: str) -> None:
         """Through a proxy to a TLS server: httpx would wait for the proxy's answer beyond any limit."""
@@ -126,21 +127,33 @@ class Inquiry:
     def unreachable(self, what: str, why: str) -> Unreachable:
         return Unreachable(one_line(f"{what}: {why}", self.secrets, limit=700))
 
-    def refused(self, response: Response, way_out: str = "", what: str = "") -> Unreachable:
-        """`way_out`: what to do about it, where more is known than the status tells."""
+    def refused(
+        self, response: Response, way_out: str = "", what: str = "", tried: Collection[str] = ()
+    ) -> Unreachable:
+        """`way_out`: what to do about it, where more is known than the status tells. `tried`: keys of which
+        no hint is of use.
+        """
         why = refusal(
             response.status,
             self.words(response),
             location=response.headers.get("location"),
-            key_hint=f"set the variable named by api_key_env ({self.target.api_key_env or 'not given'})",
+            key=self._key(),
             way_out=way_out,
+            tried=tried,
         )
         return self.unreachable(what or response.what, why)
+
+    def _key(self) -> str | None:
+        """What we say who we are with; None where we do not."""
+        if self._has_key:
+            return f"the key in {self.target.api_key_env}" if self.target.api_key_env else "the key"
+        is_own = any(name.lower() == "authorization" for name in self.target.headers)
+        return "the Authorization of its headers" if is_own else None
 
     def masked(self, plain: Any) -> Any:
         """JSON-able `plain` with every text in it fit to be shown and kept."""
         if isinstance(plain, dict):
-            return {key: self.masked(value) for key, value in plain.items()}
+            return {self.masked(key): self.masked(value) for key, value in plain.items()}
         if isinstance(plain, list | tuple):
             return [self.masked(value) for value in plain]
         return one_line(plain, self.secrets) if isinstance(plain, str) else plain

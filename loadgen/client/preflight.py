@@ -1,26 +1,28 @@
 """A look at the target before any load: is it there, does it take our key and our body, does it stream?
 
-First what may end it: the list of models, then a probe of a few tokens, repeated where its terms are refused.
-Then what is good to know: pages that tell which server it is, which need no work of it, and requests of one
-token each. No load ever goes this way.
+First what may end it: the list of models, then a probe of a few tokens, repeated where its terms are refused,
+and one token of each further server. Then what is good to know: pages that tell which server it is, which
+need no work of it, and a few more small requests. No load ever goes this way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from secrets import token_hex
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from loadgen.backends import OF_IDS
 from loadgen.client import kind
 from loadgen.client.inquiry import Inquiry, Response, inquire
-from loadgen.client.kind import Kind, Listed
-from loadgen.client.look import IDS, PROBE_TOKENS, Look, came_in_pieces, facts
-from loadgen.client.probe import PAGE_S, Asking, Probe, Seen
+from loadgen.client.kind import Listed
+from loadgen.client.look import IDS, LONGER_TOKENS, PROBE_TOKENS, Look, came_in_pieces, facts
+from loadgen.client.probe import PAGE_S, PATIENCE_S, Asking, Probe, Seen
+from loadgen.client.scrape import Server, places
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.word_tokens import calibrate, mean_of_words
 from loadgen.faults import hint
@@ -33,24 +35,21 @@ from loadgen.workload.words import WordTokens
 
 __all__ = ["Preflight", "Unreachable", "preflight", "preflighted", "wait_ready"]
 
-PATIENCE_S = 60.0  # a few tokens that take longer are no use to a person who waits for the run to start
 LIST_S = 10.0
 POLL_S = 5.0
+_Way = tuple[Asking, Prompt]
 
 
 @dataclass(frozen=True)
 class Preflight:
     """What the look found.
 
-    model: the one to ask for. models: the listed ones, None without a list. server: its Server header.
-    facts: plain JSON for run.json. notes: what a user should know, one line each. calibration: what its count
-    of words says, None where it was not asked or does not count. target: as the run will ask it; None is as
-    it was.
+    model: the one to ask for, in the server's own letters. facts: plain JSON for run.json. notes: what a user
+    should know, one line each. calibration: what its count of words says, None where it was not asked or does
+    not count. target: as the run will ask it; None is as it was.
     """
 
     model: str | None
-    models: tuple[str, ...] | None
-    server: str | None
     facts: dict[str, Any]
     notes: tuple[str, ...]
     calibration: WordTokens | None = None
@@ -73,211 +72,200 @@ async def preflight(
     """Look at the model list, then send small streaming requests shaped as the load's will be.
 
     `mean_of_words`: the mean tokens of the load's prompts of words; where given, the server is asked how many
-    tokens its words make. `askings`: how each class of the load asks. `sends_ids`: some by token ids.
+    tokens its words make. `askings`: how each class of the load asks. `sends_ids`: some by token ids. Of
+    several servers the first is learned from, and the others are then asked on its terms.
 
-    Raises Unreachable when the target cannot be reached or refuses us, ScenarioError when the scenario leaves
-    open which of several models is meant. A target that is merely busy (429, 503) is noted.
+    Raises Unreachable when a server cannot be reached or refuses us, ScenarioError when the scenario leaves
+    open which of several models is meant. A server that is merely busy (429, 503) is noted.
     """
-    first, *more = target.each()
-    async with inquire(first, api_key, timeouts.connect_s) as inquiry:
-        sight = _Sight(inquiry, target, timeouts, bool(api_key), ignore_eos=ignore_eos)
-        await sight.begin(askings, sends_ids=sends_ids)
-        notes = await sight.rest(mean_of_words)
-        others = await asyncio.gather(*(_differs(one, api_key, timeouts, sight) for one in more))
-        look = sight.look([words for words in others if words])
-        notes = [*sight.notes, *look.notes(), *notes]
-        traits = tuple(msgspec.convert(inquiry.masked(msgspec.to_builtins(t)), Trait) for t in look.traits())
-        return Preflight(
-            model=look.model,
-            models=None if look.models is None else tuple(model.id for model in look.models),
-            server=inquiry.masked(look.seen.response.headers.get("server")),
-            facts=_kept(inquiry, look),
-            notes=tuple(inquiry.masked(notes)),
-            calibration=look.calibration,
-            terms=look.terms,
-            target=target.model_copy(update={"endpoint": look.target.endpoint}),
-            traits=traits,
-            requests=inquiry.asked,
+    prompt = f"{token_hex(4)}: is the sea wet? Say yes or no, in one word and no more."
+    async with AsyncExitStack() as stack:
+
+        async def opened(one: Target, key: str | None) -> Inquiry:
+            return await stack.enter_async_context(inquire(one, key, timeouts.connect_s))
+
+        inquiry, *more = [await opened(one, api_key) for one in target.each()]
+        probe = Probe(inquiry, min(timeouts.first_token_s, PATIENCE_S), ignore_eos=ignore_eos)
+        first = await _Server.met(probe)
+        model = _picked(target, first, askings)
+        asked = _distinct(askings, model)
+        ways: list[_Way] = [(asking, prompt) for asking in asked] + [(asked[0], IDS)] * sends_ids
+        seen = await first.tried(ways, PROBE_TOKENS)
+        others = await asyncio.gather(*(_Server.met(probe.at(one)) for one in more))
+        await asyncio.gather(*(other.tried(ways, 1) for other in others))
+        name = first.name or (kind.TRANSFORMERS if probe.terms.forced else None)
+        watched = [] if target.metrics == "none" else list(places(target))
+        watching = [await opened(at.target, api_key if at.is_ours else None) for at in watched]
+        endpoints, scrapes, pages, small = await asyncio.gather(
+            probe.look_for_endpoints(() if seen.is_busy else probe.seen_at, kind.apis_of(name)),
+            asyncio.gather(*(Server(*at).look() for at in zip(watched, watching, strict=True))),
+            _pages(inquiry, kind.pages_of(name)),
+            _small(probe, (asked[0], prompt), seen, mean_of_words),
         )
+        of_metrics = (scrape.kind for _, scrape in scrapes if scrape.kind)
+        look = Look(
+            target=probe.target.model_copy(update={"more_urls": target.more_urls}),
+            has_key=bool(api_key),
+            ignore_eos=ignore_eos,
+            listing=first.listing,
+            models=first.models,
+            model=model,
+            asked_for=sorted({asking.model for asking in askings if asking.model}),
+            seen=seen,
+            prompt=prompt,
+            terms=probe.terms,
+            refused=probe.refused,
+            endpoints=endpoints,
+            metrics=[scrape for _, scrape in scrapes],
+            kind=kind.kind(name or next(of_metrics, None), pages, first.models or (), model),
+            others=list(filter(None, (other.unlike(first) for other in others))),
+            **small,
+        )
+        said = [note for server in (first, *others) for note in server.notes]
+        counted = [look.uncounted] if mean_of_words is not None else []
+        requests = sum(one.asked for one in (inquiry, *more, *watching))
+        return _found(look, inquiry, [*first.unlisted(), *said, *look.notes(), *counted], requests)
 
 
-def _kept(inquiry: Inquiry, look: Look) -> dict[str, Any]:
+def _found(look: Look, inquiry: Inquiry, notes: list[str], requests: int) -> Preflight:
+    traits = inquiry.masked([msgspec.to_builtins(trait) for trait in look.traits])
     models = None if look.models is None else [model.id for model in look.models]
-    traits = [msgspec.to_builtins(trait) for trait in look.traits()]
     told = {"model": look.model, "models": models} | facts(look)
-    found: dict[str, Any] = inquiry.masked(told | {"requests": inquiry.asked, "traits": traits})
+    return Preflight(
+        model=look.model,
+        facts=inquiry.masked(told) | {"requests": requests, "traits": traits},
+        notes=tuple(inquiry.masked(notes)),
+        calibration=look.calibration,
+        terms=look.terms,
+        target=look.target,
+        traits=tuple(msgspec.convert(traits, list[Trait])),
+        requests=requests,
+    )
+
+
+async def _small(probe: Probe, way: _Way, seen: Seen, mean_of_words: float | None) -> dict[str, Any]:
+    """What is asked one after another, so that no bounded queue refuses it."""
+    asking, prompt = way
+    found: dict[str, Any] = {}
+    if not seen.is_busy:
+        again = {True: 1, False: PROBE_TOKENS, None: LONGER_TOKENS}[came_in_pieces(seen)]
+        found["again"] = await _asked(probe, asking, prompt, again)
+        if probe.target.dialect in OF_IDS:
+            found["ids"] = await _asked(probe, asking, IDS, 1)
+    if mean_of_words is not None:
+        found["calibration"], found["uncounted"] = await calibrate(
+            lambda text: probe.count(asking, text), mean_of_words, token_hex(8)
+        )
     return found
 
 
-class _Sight:
-    """A look that is being taken at one server."""
+async def _asked(probe: Probe, asking: Asking, prompt: Prompt, output_tokens: int) -> Seen | str:
+    """What came of it, or why nothing did."""
+    try:
+        return await probe.ask(asking, prompt, output_tokens)
+    except Unreachable as trouble:
+        return str(trouble)
 
-    def __init__(
-        self, inquiry: Inquiry, target: Target, timeouts: Timeouts, has_key: bool, *, ignore_eos: bool
-    ) -> None:
-        self._inquiry = inquiry
-        self._target = target
-        self._has_key = has_key
-        self._ignore_eos = ignore_eos
-        self._limit_s = min(timeouts.first_token_s, PATIENCE_S)
-        self._probe = Probe(inquiry, self._limit_s, ignore_eos=ignore_eos)
-        self._prompt = f"{token_hex(4)}: is the sea wet? Say yes or no, in one word and no more."
-        self.notes: list[str] = []
 
-    async def begin(self, askings: Sequence[Asking], *, sends_ids: bool) -> None:
-        """What may end it. Raises Unreachable or ScenarioError."""
-        self._listing = await self._inquiry.ask("GET", "/v1/models", min(self._limit_s, LIST_S))
-        self.models = self._listed()
-        self._model = self._picked(askings)
-        self._asking, *more = _distinct(askings, self._model)
-        self._asked_for = sorted({asking.model for asking in askings if asking.model})
-        self._seen = await self._probe.settle(self._asking, self._prompt, PROBE_TOKENS)
-        if self._seen.is_busy:
-            words = self._inquiry.masked(self._seen.words)
-            self.notes.append(f"busy at preflight ({self._seen.response.status}): {words}")
-            return
-        await self._judge(self._seen, self._asking)
-        others: list[tuple[Asking, Prompt]] = [(asking, self._prompt) for asking in more] + [
-            (self._asking, IDS)
-        ] * sends_ids
+async def _pages(inquiry: Inquiry, paths: Sequence[str]) -> dict[str, bytes]:
+    """Those of them that there are."""
+
+    async def page(path: str) -> Response | None:
+        try:
+            return await inquiry.ask("GET", path, PAGE_S)
+        except Unreachable:
+            return None
+
+    pages = zip(paths, await asyncio.gather(*map(page, paths)), strict=True)
+    return {path: page.body for path, page in pages if page is not None and page.status == 200}
+
+
+@dataclass(frozen=True)
+class _Server:
+    """One of the target's, which has answered what models it lists: None without such a list."""
+
+    probe: Probe
+    listing: Response
+    models: tuple[Listed, ...] | None
+    notes: list[str]
+
+    @classmethod
+    async def met(cls, probe: Probe) -> Self:
+        """Raises Unreachable; of what it answers only a refused key is fatal here."""
+        listing = await probe.inquiry.ask("GET", "/v1/models", min(probe.limit_s, LIST_S))
+        if listing.status == 401:
+            raise probe.inquiry.refused(listing)
+        return cls(probe, listing, kind.listed(listing.body) if listing.status == 200 else None, [])
+
+    @property
+    def ids(self) -> list[str]:
+        return [model.id for model in self.models or ()]
+
+    @property
+    def name(self) -> str | None:
+        return kind.named(self.models or (), self.listing.headers)
+
+    def unlisted(self) -> Iterator[str]:
+        if self.models is None:
+            said = self.probe.inquiry.words(self.listing)
+            yield f"no list of models: {self.listing.what} answered {self.listing.status}: {said}"
+
+    def unlike(self, first: _Server) -> str | None:
+        """In what it is not as the first."""
+        url = self.probe.target.base_url
+        if set(self.ids) != set(first.ids):
+            return f"{url} lists {', '.join(sorted(self.ids)) or 'no models'}"
+        return None if self.name == first.name else f"{url} is {self.name or 'of another kind'}"
+
+    async def tried(self, ways: Sequence[_Way], output_tokens: int) -> Seen:
+        """The answer to the first of `ways`; the others are asked for a token each, unless it is busy.
+
+        Raises Unreachable if the load would meet nothing but trouble.
+        """
+        (asking, prompt), *others = ways
+        seen = await self.probe.settle(asking, prompt, output_tokens)
+        if seen.is_busy:
+            words, where = self.probe.inquiry.masked(seen.words), seen.response
+            self.notes.append(f"busy at preflight ({where.status}): {words}")
+            return seen
+        await self._judge(seen, asking)
         for asking, prompt in others:
-            seen = await self._probe.settle(asking, prompt, 1)
-            if not seen.is_busy:
-                await self._judge(seen, asking)
-
-    async def rest(self, mean_of_words: float | None) -> list[str]:
-        """What is good to know; notes about it."""
-        self.name = kind.named(self.models or (), self._listing.headers) or self._by_refusal()
-        self._endpoints, self._metrics, self._pages, notes = await asyncio.gather(
-            self._probe.look_for_endpoints(
-                [] if self._seen.is_busy else [self._probe.target.dialect], kind.apis_of(self.name)
-            ),
-            self._page("/metrics") if self._target.metrics == "auto" else _nothing(),
-            self._told(),
-            self._small(mean_of_words),
-        )
-        return notes
-
-    async def _small(self, mean_of_words: float | None) -> list[str]:
-        """One after another, so that no bounded queue refuses them."""
-        self._again = self._ids = self._calibration = None
-        if not self._seen.is_busy:
-            is_odd = came_in_pieces(self._seen) is False  # to be seen again
-            self._again = await self._asked(self._prompt, PROBE_TOKENS if is_odd else 1)
-            if self._probe.target.dialect in OF_IDS:
-                self._ids = await self._asked(IDS)
-        if mean_of_words is None:
-            return []
-        self._calibration, note = await calibrate(
-            lambda prompt: self._probe.count(self._asking, prompt), mean_of_words, token_hex(8)
-        )
-        return [note]
-
-    async def _asked(self, prompt: Prompt, output_tokens: int = 1) -> Seen | None:
-        try:
-            return await self._probe.ask(self._asking, prompt, output_tokens)
-        except Unreachable:
-            return None
-
-    async def _told(self) -> dict[str, bytes]:
-        paths = kind.pages_of(self.name)
-        pages = await asyncio.gather(*map(self._page, paths))
-        told = zip(paths, pages, strict=True)
-        return {path: page.body for path, page in told if page is not None and page.status == 200}
-
-    async def _page(self, path: str) -> Response | None:
-        try:
-            return await self._inquiry.ask("GET", path, PAGE_S)
-        except Unreachable:
-            return None
-
-    def look(self, others: Sequence[str]) -> Look:
-        metrics = self._metrics
-        by_metrics = kind.by_metrics(metrics.body) if metrics and metrics.status == 200 else None
-        name = self.name or by_metrics
-        return Look(
-            target=self._probe.target.model_copy(update={"more_urls": self._target.more_urls}),
-            has_key=self._has_key,
-            ignore_eos=self._ignore_eos,
-            listing=self._listing,
-            models=self.models,
-            model=self._model,
-            asked_for=self._asked_for,
-            seen=self._seen,
-            prompt=self._prompt,
-            terms=self._probe.terms,
-            refused=self._probe.refused,
-            again=self._again,
-            ids=self._ids,
-            endpoints=self._endpoints,
-            metrics=metrics,
-            kind=self._kind(name),
-            calibration=self._calibration,
-            others=others,
-        )
-
-    def _kind(self, name: str | None) -> Kind:
-        return kind.kind(name, self._pages, self.models or (), self._model)
-
-    def _by_refusal(self) -> str | None:
-        return kind.TRANSFORMERS if self._probe.terms.forced else None
-
-    # --- what may end it ------------------------------------------------------------------------------------
-
-    def _listed(self) -> tuple[Listed, ...] | None:
-        """The listed models; None with a note where there is no list. Only a refused key is fatal here."""
-        response = self._listing
-        if response.status == 401:
-            raise self._inquiry.refused(response)
-        models = kind.listed(response.body) if response.status == 200 else None
-        if models is None:
-            said = self._inquiry.words(response)
-            self.notes.append(f"no list of models: {response.what} answered {response.status}: {said}")
-        return models
-
-    def _picked(self, askings: Sequence[Asking]) -> str | None:
-        if self._target.model is not None:
-            return self._target.model
-        ids = [model.id for model in self.models or ()]
-        if len(ids) > 1 and not all(asking.model for asking in askings):
-            several = self._inquiry.masked(", ".join(ids))
-            raise ScenarioError(f"target.model: the server has several models, name one of {several}")
-        return ids[0] if len(ids) == 1 else None
+            one = await self.probe.settle(asking, prompt, 1)
+            if not one.is_busy:
+                await self._judge(one, asking)
+        return seen
 
     async def _judge(self, seen: Seen, asking: Asking) -> None:
-        """Raise Unreachable if the load would meet nothing but trouble."""
-        response, stream, inquiry = seen.response, seen.stream, self._inquiry
+        response, inquiry = seen.response, self.probe.inquiry
         what = response.what + (f" for class {asking.name}" if asking.name else "")
         if response.status != 200:
-            raise inquiry.refused(response, await self._way_out(seen, asking), what)
-        why = None
-        if stream.error is not None:
-            why = f"an error where tokens were due: {stream.error[1]}"
-        elif stream.first_event_us is None and response.body:
-            got = (
-                self._probe.misfit(response)
-                or f"no event in {response.headers.get('content-type', 'an untyped body')}"
-            )
-            why = f"{got}: {inquiry.words(response)}; is base_url the API's, and no proxy in between?"
-        elif response.end == "lost":
-            why = "the connection was lost in the midst of the answer; the server's log may say why"
-        elif response.end == "cut" and not stream.events:
-            limit = f"timeouts.first_token, at most {PATIENCE_S:g} s"
-            why = f"the answer began, but no token came in time ({limit})"
-        if why is not None:
+            tried = self.probe.refused.keys() | self.probe.target.extra_body.keys() | asking.extra.keys()
+            raise inquiry.refused(response, await self._way_out(seen, asking), what, tried)
+        if (why := self.probe.trouble(seen)) is not None:
             raise inquiry.unreachable(what, why)
 
     async def _way_out(self, seen: Seen, asking: Asking) -> str:
         """What else there is, where a model or a path is not."""
-        ids = [model.id for model in self.models or ()]
-        if asking.model and ids and asking.model not in ids:
-            return f"it does not list the model {asking.model}{hint(asking.model, ids)}"
+        if asking.model and self.ids and asking.model not in self.ids:
+            return f"it does not list the model {asking.model}{hint(asking.model, self.ids)}"
         if seen.response.status not in (404, 405, 501):
             return ""
-        found = await self._probe.look_for_endpoints()
+        found = await self.probe.look_for_endpoints()
         there = ", ".join(name for name, is_there in found.items() if is_there)
-        models = f"; the server lists {', '.join(ids)}" if ids else ""
-        return f"of the APIs we know it has {there or 'none'}{models}"
+        untold = ", ".join(name for name, is_there in found.items() if is_there is None)
+        has = there or ("none that can be told" if untold else "none")
+        models = f"; the server lists {', '.join(self.ids)}" if self.ids else ""
+        return f"of the APIs we know it has {has}{models}"
+
+
+def _picked(target: Target, server: _Server, askings: Sequence[Asking]) -> str | None:
+    """The model to ask for. Raises ScenarioError where it is the user's to say."""
+    if target.model is not None:
+        return target.model
+    if len(server.ids) > 1 and not all(asking.model for asking in askings):
+        several = server.probe.inquiry.masked(", ".join(server.ids))
+        raise ScenarioError(f"target.model: the server has several models, name one of {several}")
+    return server.ids[0] if len(server.ids) == 1 else None
 
 
 def _distinct(askings: Sequence[Asking], model: str | None) -> list[Asking]:
@@ -288,24 +276,6 @@ def _distinct(askings: Sequence[Asking], model: str | None) -> list[Asking]:
         if not any(replace(one, name=asking.name) == asking for one in found):
             found.append(asking)
     return found
-
-
-async def _nothing() -> None:
-    return None
-
-
-async def _differs(target: Target, api_key: str | None, timeouts: Timeouts, first: _Sight) -> str | None:
-    """In what a further server is not as the first. Raises Unreachable."""
-    async with inquire(target, api_key, timeouts.connect_s) as inquiry:
-        response = await inquiry.ask("GET", "/v1/models", LIST_S)
-        if response.status == 401:
-            raise inquiry.refused(response)
-        models = kind.listed(response.body) if response.status == 200 else None
-        ids, of_first = ({model.id for model in found or ()} for found in (models, first.models))
-        if ids != of_first:
-            return f"{target.base_url} lists {', '.join(sorted(ids)) or 'no models'}"
-        name = kind.named(models or (), response.headers)
-        return None if name == first.name else f"{target.base_url} is {name or 'of another kind'}"
 
 
 def _askings(scenario: Scenario) -> list[Asking]:

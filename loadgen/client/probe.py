@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from loadgen.backends import ENDPOINTS, DialectName
+from loadgen.backends import ENDPOINTS, DialectName, dialect_at
 from loadgen.client.answer import misfit
-from loadgen.client.dialects import Wish, dialect
-from loadgen.client.inquiry import Inquiry, Response
+from loadgen.client.dialects import Dialect, Wish, dialect
+from loadgen.client.inquiry import BODY_LIMIT, Inquiry, Response
 from loadgen.client.request import body
 from loadgen.client.stream import Stream
 from loadgen.client.unreachable import Unreachable, own_words
@@ -25,19 +25,22 @@ from loadgen.terms import AS_ASKED, Terms
 
 TRIES = 8
 PAGE_S = 3.0
+BUSY_S = 1.0  # a server that has just started is often busy for no longer
 BUSY = (429, 503)
 ABSENT = (404, 405, 501)
+UNTOLD = (401, 403, 407, *BUSY)  # said before it is looked who takes the path
+PATIENCE_S = 60.0  # a few tokens that take longer are no use to a person who waits for the run to start
 NO_JSON = b"{"  # who takes the path refuses it before any work
 # Where another API is looked for, the first that is there is taken.
 _IN_ORDER: tuple[DialectName, ...] = ("completions", "responses", "tgi", "sglang", "ollama", "llama.cpp")
-_NEEDED = {
-    "model", "messages", "prompt", "input", "inputs", "text", "text_input", "stream", "parameters",
-    "sampling_params", "options",
-}  # fmt: skip
-_LENGTHS = {"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"}
+_OPENAI = ("chat", "completions")  # where a length has two names
 _REFUSING = re.compile(
     r"unsupported|unexpected|unknown|unrecogni[sz]ed|extra|deprecated|instead|not (be )?(supported|permitted"
     r"|allowed|recogni[sz]ed)|no such"
+)
+_OF_VALUE = re.compile(
+    r"at (most|least)|must be|too (large|long|many|big|small)|exceed|(less|greater|larger|smaller|more) than"
+    r"|between|maximum|minimum|reduce"
 )
 # What a server that refuses ignore_eos takes in its place, by how it refuses.
 _OTHERWISE = {"unexpected fields in the request": {"generation_config": json.dumps({"eos_token_id": -1})}}
@@ -85,30 +88,52 @@ class Probe:
     """
 
     def __init__(self, inquiry: Inquiry, limit_s: float, *, ignore_eos: bool) -> None:
-        self._inquiry = inquiry
-        self._limit_s = limit_s
+        self.inquiry = inquiry
+        self.limit_s = limit_s
         self._ignore_eos = ignore_eos
+        self._learns = True
         self.target: Target = inquiry.target
         self.terms: Terms = AS_ASKED
         self.refused: dict[str, str] = {}
-        self.endpoints: dict[DialectName, bool] | None = None
+        self.endpoints: dict[DialectName, bool | None] | None = None
+
+    def at(self, inquiry: Inquiry) -> Probe:
+        """One that asks a further server for the same, and learns nothing there."""
+        other = Probe(inquiry, self.limit_s, ignore_eos=self._ignore_eos)
+        other.target = inquiry.target.model_copy(update={"endpoint": self.target.endpoint})
+        other.terms, other.refused, other._learns = self.terms, self.refused, False
+        return other
+
+    @property
+    def seen_at(self) -> tuple[DialectName, ...]:
+        """The API that answers, where it is asked at a path of its own."""
+        name = self.target.dialect
+        return (name,) if dialect_at(self.target.endpoint) == name else ()
 
     async def ask(self, asking: Asking, prompt: Prompt, output_tokens: int) -> Seen:
         """Raises Unreachable."""
         asked = self._body(asking, prompt, output_tokens)
         endpoint = self.target.endpoint.replace("{model}", asking.model or "")
-        response = await self._inquiry.ask("POST", endpoint, self._limit_s, asked)
+        response = await self.inquiry.ask("POST", endpoint, self.limit_s, asked)
         return Seen(response, self._stream(response))
 
     async def settle(self, asking: Asking, prompt: Prompt, output_tokens: int) -> Seen:
         """Ask until it is taken, or there is nothing left to learn. Raises Unreachable."""
-        seen = await self.ask(asking, prompt, output_tokens)
-        for _ in range(TRIES):
+        seen = await self._unless_busy(asking, prompt, output_tokens)
+        for _ in range(TRIES * self._learns):
             asked = self._body(asking, prompt, output_tokens)
             if not (self._learned(seen, asked, asking) or await self._moved(seen)):
                 break
-            seen = await self.ask(asking, prompt, output_tokens)
+            seen = await self._unless_busy(asking, prompt, output_tokens)
         return seen
+
+    async def _unless_busy(self, asking: Asking, prompt: Prompt, output_tokens: int) -> Seen:
+        """A busy server is asked once more."""
+        seen = await self.ask(asking, prompt, output_tokens)
+        if not seen.is_busy:
+            return seen
+        await asyncio.sleep(BUSY_S)
+        return await self.ask(asking, prompt, output_tokens)
 
     async def count(self, asking: Asking, prompt: str) -> int:
         """Its tokens as the server counts them. Raises UncountedError."""
@@ -117,7 +142,7 @@ class Probe:
         except Unreachable as trouble:
             raise UncountedError(str(trouble)) from None
         if seen.response.status != 200 or seen.stream.error is not None:
-            words = seen.stream.error[1] if seen.stream.error else self._inquiry.words(seen.response)
+            words = seen.stream.error[1] if seen.stream.error else self.inquiry.words(seen.response)
             raise UncountedError(f"the server answered {seen.response.status}: {words}")
         if seen.stream.usage is None or seen.stream.usage.prompt_tokens is None:
             raise UncountedError("the server does not say how many tokens a prompt has")
@@ -125,8 +150,8 @@ class Probe:
 
     async def look_for_endpoints(
         self, known: Sequence[DialectName] = (), among: Sequence[DialectName] = tuple(ENDPOINTS)
-    ) -> dict[DialectName, bool]:
-        """Which APIs there are, asked once and without any work for the server."""
+    ) -> dict[DialectName, bool | None]:
+        """Which APIs there are, asked once, without any work for the server; None where it does not tell."""
         if self.endpoints is None:
             names = [name for name in among if name not in known and name != "triton"]
             there = await asyncio.gather(*map(self._is_there, names))
@@ -134,11 +159,13 @@ class Probe:
             self.endpoints = {name: found[name] for name in ENDPOINTS if name in found}
         return self.endpoints
 
-    async def _is_there(self, name: DialectName) -> bool:
+    async def _is_there(self, name: DialectName) -> bool | None:
         try:
-            response = await self._inquiry.ask("POST", ENDPOINTS[name], PAGE_S, NO_JSON)
+            response = await self.inquiry.ask("POST", ENDPOINTS[name], PAGE_S, NO_JSON)
         except Unreachable:
-            return False
+            return None
+        if response.status in UNTOLD:
+            return None
         is_page = "html" in response.headers.get("content-type", "")
         return response.status not in ABSENT and response.status >= 400 and not is_page
 
@@ -152,6 +179,27 @@ class Probe:
         """Why a 200 is not the stream that was asked for."""
         kind, encoding = (response.headers.get(f"content-{name}", "") for name in ("type", "encoding"))
         return misfit(kind, encoding, is_lines=dialect(self.target.dialect).is_lines)
+
+    def trouble(self, seen: Seen) -> str | None:
+        """Why the load would get no tokens where a 200 came."""
+        response, stream = seen.response, seen.stream
+        if stream.error is not None:
+            return f"an error where tokens were due: {stream.error[1]}"
+        if response.end == "late" and not stream.events:
+            limit = f"{self.limit_s:g} s: timeouts.first_token, and {PATIENCE_S:g} s at most here"
+            return f"the answer began, but no token came in time ({limit})"
+        if response.end == "long" and not stream.events:
+            return (
+                f"over {BODY_LIMIT // 1000} kB came, and no token among them: {self.inquiry.words(response)}"
+            )
+        if stream.first_event_us is None and response.body:
+            content_type = response.headers.get("content-type", "an untyped body")
+            got = self.misfit(response) or f"no event in {content_type}"
+            words = self.inquiry.words(response)
+            return f"{got}: {words}; is the base URL the API's, and no proxy in between?"
+        if response.end == "lost":
+            return "the connection was lost in the midst of the answer; the server's log may say why"
+        return None
 
     def _stream(self, response: Response) -> Stream:
         """Nothing where the load would not read it as a stream."""
@@ -169,21 +217,22 @@ class Probe:
         is_refused = seen.response.status in (400, 422, 501) or seen.stream.error is not None
         if seen.is_busy or not is_refused:
             return False
-        words = f"{seen.words} {_param(seen.response.body)}"
-        own = self.target.extra_body | asking.extra
-        keys = [key for key in _named(words.lower(), asked) if key not in own]
+        words = f"{seen.words} {_param(seen.response.body)}".lower()
+        own = set(_keys(self.target.extra_body | asking.extra))
+        spoken = dialect(self.target.dialect)
+        keys = [key for key in _named(words, asked, spoken) if key not in own]
         for key in keys:
             self.refused[key] = f"{key} is refused ({seen.response.status})"
-        self.terms = _without(self.terms, keys)
+        self.terms = _without(self.terms, keys, has_two_names=spoken.name in _OPENAI)
         if "ignore_eos" in keys:
-            forced = next((keys for said, keys in _OTHERWISE.items() if said in words.lower()), {})
+            forced = next((keys for said, keys in _OTHERWISE.items() if said in words), {})
             self.terms = replace(self.terms, forced=forced)
         return bool(keys)
 
     async def _moved(self, seen: Seen) -> bool:
         """Whether another API is there, where the user named none and this one is not."""
         is_ours = (
-            self._inquiry.target.backend is None and "endpoint" not in self._inquiry.target.model_fields_set
+            self.inquiry.target.backend is None and "endpoint" not in self.inquiry.target.model_fields_set
         )
         if not is_ours or self.endpoints is not None or not _is_elsewhere(seen):
             return False
@@ -202,12 +251,16 @@ def _is_elsewhere(seen: Seen) -> bool:
     return (status in ABSENT and not names_model) or (status in (400, 422, 500) and "chat template" in words)
 
 
-def _named(words: str, asked: dict[str, Any]) -> Iterator[str]:
-    """The keys of `asked` that `words` refuse."""
+def _named(words: str, asked: dict[str, Any], spoken: Dialect) -> Iterator[str]:
+    """The keys of `asked` that `words` refuse, but for what the dialect needs, and a length of which the value
+    is refused.
+    """
     words = words.replace("include_usage", "stream_options")
+    lengths = {"max_tokens", "max_completion_tokens", spoken.length_key}
+    refuses = _REFUSING.search(words) and not _OF_VALUE.search(words)
     for key in _keys(asked):
-        is_named = re.search(rf"(?<!\w){key}(?!\w)", words)
-        if is_named and key not in _NEEDED and (key not in _LENGTHS or _REFUSING.search(words)):
+        is_named = re.search(rf"(?<!\w){re.escape(key)}(?!\w)", words)
+        if is_named and key not in spoken.needs and (key not in lengths or refuses):
             yield key
 
 
@@ -218,12 +271,12 @@ def _keys(asked: dict[str, Any]) -> Iterator[str]:
             yield from value
 
 
-def _without(terms: Terms, keys: Sequence[str]) -> Terms:
-    """`max_tokens` gets its other name first; that refused too, it is left out."""
+def _without(terms: Terms, keys: Sequence[str], *, has_two_names: bool) -> Terms:
+    """`max_tokens` gets its other name first, where it has one; that refused too, it is left out."""
     left_out = set(keys)
-    if "max_tokens" in left_out and terms.length == "max_tokens":
+    if has_two_names and "max_tokens" in left_out and terms.length == "max_tokens":
         terms = replace(terms, length="max_completion_tokens")
-        left_out -= _LENGTHS
+        left_out -= {"max_tokens", "max_completion_tokens"}
     elif "max_completion_tokens" in left_out:
         left_out.add("max_tokens")
     return replace(terms, without=terms.without | left_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -58,35 +58,57 @@ def _message_of(said: Any) -> str | None:
 
 # --- a status that is a refusal -----------------------------------------------------------------------------
 
-_HINTS = (
-    ("max_completion_tokens", "extra_body: {max_tokens: null, max_completion_tokens: 128} sends that"),
-    ("stream_options", "extra_body: {stream_options: null} leaves it out; tokens are then counted by events"),
-    ("ignore_eos", "ignore_eos: false in load leaves it out, so does extra_body: {ignore_eos: null}"),
-    ("max_tokens", "extra_body: {max_tokens: null} leaves it out"),
-    ("chat template", "a model without a chat template needs endpoint: /v1/completions"),
+_OF_BODY = (
+    ("max_completion_tokens", '{"max_tokens": null, "max_completion_tokens": 128} sends that'),
+    ("stream_options", '{"stream_options": null} leaves it out; tokens are then counted by events'),
+    ("ignore_eos", '{"ignore_eos": null} leaves it out, so does --no-ignore-eos'),
+    ("max_tokens", '{"max_tokens": null} leaves it out'),
 )
-PROXY_HINT = "proxy: http://USER:PASSWORD@HOST:PORT tells it who asks, proxy: none goes without it"
+_NO_TEMPLATE = "a model without a chat template needs --endpoint /v1/completions (endpoint)"
+PROXY_HINT = "--proxy http://USER:PASSWORD@HOST:PORT (proxy) tells it who asks, --proxy none goes without it"
 _SLOW_PROXY = "is the proxy one, and can it reach the server?"
-_ANY_BODY = "extra_body in target changes what is sent, and a null there removes a key"
+_ANY_BODY = "--extra-body (extra_body) changes what is sent, and a null there removes a key"
+_NO_KEY = "no key was sent: export OPENAI_API_KEY=... or name the variable with --api-key-env (api_key_env)"
 
 
-def refusal(status: int, words: str, *, location: str | None, key_hint: str, way_out: str) -> str:
-    """A status other than 200 in words, with what to do about it. `words` are the server's own."""
+def refusal(
+    status: int,
+    words: str,
+    *,
+    location: str | None,
+    key: str | None,
+    way_out: str = "",
+    tried: Collection[str] = (),
+) -> str:
+    """A status other than 200 in words, with what to do about it. `words` are the server's own; `key`: what
+    was sent as one; `tried`: what of the body was changed already.
+    """
     said = f"({status}): {words}" if words.strip() else f"({status}, without a word)"
     if 300 <= status < 400:
-        return f"it redirects ({status}) to {location}, which is not followed; give the final base_url"
+        return f"it redirects ({status}) to {location}, which is not followed; give the final base URL"
     if status == 407:
         return f"the proxy refused us {said}; {PROXY_HINT}"
     if status in (401, 403):
-        return f"the server refused the key {said}; {key_hint}"
+        if key is None:
+            return f"the server refused us {said}; {_NO_KEY}"
+        return f"{key} was refused {said}; is it a key of this server's?"
     if status in (404, 405):
-        todo = way_out or "check base_url, endpoint and model"
+        todo = way_out or "check the base URL, endpoint and model"
         return f"the server knows no such path or model {said}; {todo}"
     if status >= 500:
         return f"the server failed {said}; its log may say why"
-    hint = way_out or next((hint for name, hint in _HINTS if name in words.lower()), _ANY_BODY)
-    return f"the server refused the request {said}; {hint}"
+    return f"the server refused the request {said}; {way_out or _hint(words.lower(), tried)}"
 
+
+def _hint(words: str, tried: Collection[str]) -> str:
+    if "chat template" in words:
+        return _NO_TEMPLATE
+    found = (json for key, json in _OF_BODY if key in words and key not in tried)
+    json = next(found, None)
+    return f"--extra-body (extra_body) {json}" if json else _ANY_BODY
+
+
+_PLAIN = "the server speaks plain HTTP and was asked with TLS; write http:// in the base URL"
 
 # --- a connection that fails --------------------------------------------------------------------------------
 
@@ -95,6 +117,13 @@ async def connection_trouble(error: Exception, address: Address) -> str:
     """Why there was no HTTP answer: `error` and its causes, told apart by what a user can do about them."""
     causes = list(_causes(error))
     for cause in causes:
+        if (
+            isinstance(cause, TimeoutError)
+            and address.tls
+            and not address.way
+            and await is_plain_http(*address.dialled)
+        ):
+            return _PLAIN
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLCertVerificationError):
             return await _no_tls(cause, address)
         if told := _told(cause, address):
@@ -118,7 +147,9 @@ def _told(cause: BaseException, address: Address) -> str | None:
             return f"connection refused: nothing listens on port {port} of {host}; is the server up?"
         case ssl.SSLCertVerificationError():
             distrust = f"its certificate is not trusted ({cause.verify_message})"
-            return f"{distrust}; name the authority in ca_file, or set insecure: true"
+            return (
+                f"{distrust}; name the authority with --ca-file (ca_file), or trust it: --insecure (insecure)"
+            )
         case TimeoutError():
             why = "a wrong host, a firewall, or https:// to a plain port?"
             return f"no connection in time; {_SLOW_PROXY if address.is_tunnelled else why}"
@@ -127,21 +158,32 @@ def _told(cause: BaseException, address: Address) -> str | None:
 
 async def _no_tls(error: ssl.SSLError, address: Address) -> str:
     if not address.way and await is_plain_http(*address.dialled):
-        return "the server speaks plain HTTP and was asked with TLS; write http:// in base_url"
-    why = await who(address) or "if the server speaks plain HTTP, write http:// in base_url"
+        return _PLAIN
+    why = await who(address) or "if the server speaks plain HTTP, write http:// in the base URL"
     return f"no TLS ({error.reason}); {why}"
+
+
+async def silence(address: Address) -> str:
+    """Of a server that takes what is asked, and says nothing."""
+    if address.tls and not address.way and await is_plain_http(*address.dialled):
+        return _PLAIN
+    return await who(address) or "does it hang?"
 
 
 async def _no_http(causes: list[BaseException], address: Address) -> str:
     """Of a connection that stood, and brought no answer in HTTP/1.1."""
     if not address.tls and not address.way and await is_tls(*address.dialled):
-        return "the server speaks TLS and was asked in plain HTTP; write https:// in base_url"
+        return "the server speaks TLS and was asked in plain HTTP; write https:// in the base URL"
     if not address.tls and (what := await who(address)):
         return what
     if any("illegal" in str(cause) for cause in causes):
         return "what answers is not HTTP/1.1; is it another service's port?"
     told = next((str(cause) for cause in reversed(causes) if str(cause)), type(causes[0]).__name__)
-    wants = "a server that wants a certificate of ours (cert_file), or one" if address.tls else "a server"
+    wants = (
+        "a server that wants a certificate of ours (--cert-file, cert_file), or one"
+        if address.tls
+        else "a server"
+    )
     return f"the connection failed before any answer ({told}); {wants} that crashes?"
 
 

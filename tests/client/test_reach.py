@@ -219,7 +219,7 @@ async def test_a_client_certificate(tmp_path: Path) -> None:
     async with ScriptedServer(ROUTES, tls=tls) as server:
         await both(server.url, **ours)
         stranger = Target(base_url=server.url, ca_file=str(cert))
-        with pytest.raises(Unreachable, match=r"wants a certificate of ours \(cert_file\)"):
+        with pytest.raises(Unreachable, match=r"wants a certificate of ours \(--cert-file, cert_file\)"):
             await look(stranger)
         strangers = await fire(stranger)
     assert Outcome.OK not in {record.outcome for record in strangers}

@@ -100,7 +100,7 @@ async def test_the_length_gets_its_other_name() -> None:
 
     found, requests = await look({CHAT: refusing(words)})
     assert found.terms == Terms(length="max_completion_tokens")
-    assert [body.get("max_completion_tokens") for body in probes(requests)] == [None, 8, 1]
+    assert [body.get("max_completion_tokens") for body in probes(requests)] == [None, 8, 64]
     assert trait(found, "max_tokens").instead == "max_completion_tokens is sent"
 
 
