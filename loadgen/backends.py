@@ -2,57 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 DialectName = Literal["chat", "completions", "responses", "tgi", "sglang", "triton", "ollama", "llama.cpp"]
-BackendName = Literal[
-    "openai-chat", "openai", "openai-responses", "vllm", "vllm-chat", "sglang", "sglang-chat",
-    "sglang-native", "tgi", "tensorrt-llm", "lmdeploy", "scalellm", "llama.cpp", "llama.cpp-native", "ollama",
-    "sglang-oai", "sglang-oai-chat", "lmdeploy-chat", "trt",
-]  # fmt: skip
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 
-# Where each is found. The longest that a path ends with tells which it is.
-ENDPOINTS: dict[DialectName, str] = {
-    "chat": CHAT,
-    "completions": COMPLETIONS,
-    "responses": "/v1/responses",
-    "tgi": "/generate_stream",
-    "sglang": "/generate",
-    "triton": "/v2/models/{model}/generate_stream",
-    "ollama": "/api/chat",
-    "llama.cpp": "/completion",
+
+class Spoken(NamedTuple):
+    """Where an API is found, by which names, and whether prompts may be token ids, or messages.
+
+    The names are those that benchmarks of vLLM and SGLang have, where these agree; else vLLM's.
+    """
+
+    endpoint: str
+    names: tuple[str, ...]
+    takes_ids: bool = False
+    takes_messages: bool = False
+
+
+DIALECTS: dict[DialectName, Spoken] = {
+    "chat": Spoken(
+        CHAT,
+        ("openai-chat", "vllm-chat", "sglang-chat", "sglang-oai-chat", "lmdeploy-chat"),
+        takes_messages=True,
+    ),
+    "completions": Spoken(
+        COMPLETIONS,
+        ("openai", "vllm", "sglang", "sglang-oai", "lmdeploy", "scalellm", "llama.cpp"),
+        takes_ids=True,
+    ),
+    "responses": Spoken("/v1/responses", ("openai-responses",), takes_messages=True),
+    "tgi": Spoken("/generate_stream", ("tgi",)),
+    "sglang": Spoken("/generate", ("sglang-native",), takes_ids=True),
+    "triton": Spoken("/v2/models/{model}/generate_stream", ("tensorrt-llm", "trt")),
+    "ollama": Spoken("/api/chat", ("ollama",), takes_messages=True),
+    "llama.cpp": Spoken("/completion", ("llama.cpp-native",), takes_ids=True),
 }
 
-# The names that benchmarks of vLLM and SGLang have for them, where these agree; else vLLM's.
-BACKENDS: dict[BackendName, DialectName] = {
-    "openai-chat": "chat",
-    "openai": "completions",
-    "openai-responses": "responses",
-    "vllm": "completions",
-    "vllm-chat": "chat",
-    "sglang": "completions",
-    "sglang-chat": "chat",
-    "sglang-native": "sglang",
-    "tgi": "tgi",
-    "tensorrt-llm": "triton",
-    "lmdeploy": "completions",
-    "scalellm": "completions",
-    "llama.cpp": "completions",
-    "llama.cpp-native": "llama.cpp",
-    "ollama": "ollama",
-    "sglang-oai": "completions",
-    "sglang-oai-chat": "chat",
-    "lmdeploy-chat": "chat",
-    "trt": "triton",
-}
-assert set(BACKENDS) == set(get_args(BackendName))
+ENDPOINTS = {name: spoken.endpoint for name, spoken in DIALECTS.items()}
+BACKENDS = {backend: name for name, spoken in DIALECTS.items() for backend in spoken.names}
+OF_IDS = frozenset(name for name, spoken in DIALECTS.items() if spoken.takes_ids)
+OF_MESSAGES = frozenset(name for name, spoken in DIALECTS.items() if spoken.takes_messages)
 
-# Those whose prompts may be token ids, or messages.
-OF_IDS = frozenset({"completions", "sglang", "llama.cpp"})
-OF_MESSAGES = frozenset({"chat", "responses", "ollama"})
+if TYPE_CHECKING:
+    BackendName = str
+else:
+    BackendName = Literal[tuple(BACKENDS)]
 
 
 def dialect_at(endpoint: str) -> DialectName | None:
