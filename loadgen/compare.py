@@ -398,8 +398,8 @@ def _notes(summaries: dict[str, Summary], rows: list[Row]) -> list[str]:
     if names := having(due_unknown):
         notes.append(
             f"Imported: {names}. TTFT and E2E count from the start of a request, on all sides; attainment "
-            "and normalized latency from due, where that is known. A difference could come from the load, and "
-            "on chat that of TTFT and gaps from which event is taken for the first token: no file tells."
+            "and normalized latency from due, where that is known. A difference could come from the load, "
+            "and on chat that of TTFT and gaps from which event is taken for the first token: no file tells."
         )
     if names := having(lambda s: s.overloaded):
         notes.append(f"Overloaded: {names}. There, latencies depend on how long one measured.")

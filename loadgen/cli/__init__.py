@@ -35,7 +35,9 @@ def _command() -> int:
             refuse_odd(sys.argv[1:])
             words = joined(sys.argv[1:])
             refuse_foreign(words)
-            words = translated(words)
+            words, said = translated(words)
+            for note in () if {"--quiet", "-q"} & {*words} else said:
+                print(f"loadgen: {note}", file=sys.stderr)
             app(words, prog_name="loadgen")
         except Exception as trouble:
             return _explain(trouble)
