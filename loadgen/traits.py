@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 
@@ -18,8 +16,3 @@ class Trait(msgspec.Struct, frozen=True, kw_only=True):
     has: bool | None
     says: str
     instead: str = ""
-
-
-def lacks(traits: Sequence[Trait], name: str) -> bool:
-    """Whether it was found that the server has it not."""
-    return any(trait.name == name and trait.has is False for trait in traits)

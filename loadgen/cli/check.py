@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from loadgen.target import Target
 
 URL = re.compile(r"https?://", re.IGNORECASE)
+BARE = re.compile(r"(localhost|[\w.-]+:\d+|\[[\da-f:]+\](:\d+)?)(/.*)?", re.IGNORECASE | re.ASCII)
 A_LOAD = {"request_rate": "1", "num_prompts": 1}  # none is sent, but a scenario has one
 
 
@@ -25,7 +27,10 @@ def check(
         str | None,
         typer.Argument(metavar="[SCENARIO|URL]", help="A scenario with a target, or a server's URL."),
     ] = None,
-    base_url: options.BaseUrl = None,
+    base_url: Annotated[
+        list[str] | None,
+        typer.Option("--base-url", "--url", help="The server; repeat it for several that share a load."),
+    ] = None,
     balance: options.Balance = None,
     model: options.Model = None,
     backend: options.Backend = None,
@@ -73,15 +78,26 @@ def check(
     """See what a server can do, before any load.
 
     loadgen check http://127.0.0.1:8000 sends a few small requests, and no load.
+
+    A no in its table is a thing that the server cannot do; "so a run" says what is done instead. It exits 0
+    then, too: look in --json for the traits your runs depend on (has: true, false, or null where it cannot
+    be told). It exits 5 where the server cannot be reached or refuses every request; --json says why.
     """
     from loadgen.cli.firing import run_async
     from loadgen.cli.words import Words
+    from loadgen.client.unreachable import Unreachable
     from loadgen.report.check_view import table
     from loadgen.report.terminal import print_tables
 
     words = Words(as_json, quiet)
     asked = _asked(scenario, ctx.params)
-    target, found = run_async(_looked_at(asked, ctx.params["wait_ready"]))
+    assert asked.target is not None
+    try:
+        target, found = run_async(_looked_at(asked, ctx.params["wait_ready"]))
+    except Unreachable as trouble:
+        if as_json:
+            words.json({"base_urls": asked.target.urls, "unreachable": str(trouble)})
+        raise
     document = {"base_urls": target.urls, **found.facts, "notes": found.notes}
     words.show(partial(print_tables, [table(target.urls, found.traits, found.requests)]), document)
 
@@ -96,6 +112,8 @@ def _asked(scenario: str | None, params: dict[str, Any]) -> Scenario:
         if params["base_url"]:
             raise ScenarioError(f"{scenario}: --base-url names a server too: give one of them")
         params, scenario = {**params, "base_url": [scenario]}, None
+    if scenario is not None and BARE.fullmatch(scenario) and not Path(scenario).exists():
+        raise ScenarioError(f"{scenario}: a server's URL has a scheme: write http://{scenario}")
     if scenario is None:
         url = None if params["base_url"] else base_url(quiet=params["quiet"])
         params = {**params, **A_LOAD, **({"base_url": [url]} if url else {})}

@@ -29,6 +29,11 @@ def base_url(*, quiet: bool) -> str | None:
     return url
 
 
+def unused() -> list[str]:
+    """What to say where no server is asked for: the bundled engine answers, whatever server is named here."""
+    return [f"{URL} is set and not used: add --base-url ${URL}"] if os.environ.get(URL) else []
+
+
 def completed(scenario: Scenario, *, quiet: bool) -> Scenario:
     """The scenario, whose targets have the key, organization and project of the environment where they name
     none. Raises ScenarioError.

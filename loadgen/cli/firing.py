@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loadgen.cli.calibrate import warnings
+from loadgen.cli.environment import unused
 from loadgen.cli.flags import api_key
 from loadgen.cli.proxies import proxied
 from loadgen.drive import Order, bundled_server, fire, simulate
@@ -84,6 +85,7 @@ async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "pr
     from loadgen.client.preflight import preflighted
 
     if scenario.target is None:
+        manner.say(unused(), title)
         return None
     target = proxied(scenario.target)
     key = api_key(target.api_key_env)

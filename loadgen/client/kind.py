@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,51 +23,34 @@ class Kind:
     context_tokens: int | None = None
 
 
-class Page(NamedTuple):
-    """Where a server tells of itself. `mark`: a key that only its page has; "" where many have such a one."""
+class Marks(NamedTuple):
+    """What a server is known by. `owner`: of its models, by its list. `page`: where it tells of itself, and
+    `mark`, a key that only its page has. `version` and `context`: where on that page. `native`: its own API.
+    """
 
-    path: str
-    mark: str
+    owner: str | None = None
+    page: str | None = None
+    mark: str | None = None
     version: str = "version"
     context: tuple[str, ...] = ()
+    native: DialectName | None = None
 
 
-PAGES = {
-    "vLLM": Page("/version", ""),
-    "TensorRT-LLM": Page("/version", ""),
-    "loadgen": Page("/version", ""),
-    "SGLang": Page("/get_server_info", "mem_fraction_static", context=("context_length",)),
-    "TGI": Page("/info", "max_total_tokens", context=("max_total_tokens",)),
-    "llama.cpp": Page(
-        "/props", "default_generation_settings", "build_info", ("default_generation_settings", "n_ctx")
+_SETTINGS = "default_generation_settings"
+KINDS = {
+    "vLLM": Marks("vllm", "/version"),
+    "SGLang": Marks(
+        "sglang", "/get_server_info", "mem_fraction_static", context=("context_length",), native="sglang"
     ),
-    "Triton": Page("/v2", "extensions"),
-    "Ollama": Page("/api/version", ""),
-}
-_OWNERS = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "llamacpp": "llama.cpp",
-    "tensorrt_llm": "TensorRT-LLM",
-    "lmdeploy": "LMDeploy",
-    "library": "Ollama",
-    "loadgen": "loadgen",
+    "TGI": Marks(None, "/info", "max_total_tokens", context=("max_total_tokens",), native="tgi"),
+    "llama.cpp": Marks("llamacpp", "/props", _SETTINGS, "build_info", (_SETTINGS, "n_ctx"), "llama.cpp"),
+    "Triton": Marks(None, "/v2", "extensions"),
+    "Ollama": Marks("library", "/api/version", "version", native="ollama"),
+    "TensorRT-LLM": Marks("tensorrt_llm", "/version"),
+    "LMDeploy": Marks("lmdeploy"),
+    "loadgen": Marks("loadgen", "/version"),
 }
 _OPENAI: tuple[DialectName, ...] = ("chat", "completions", "responses")
-_NATIVE: dict[str, tuple[DialectName, ...]] = {
-    "SGLang": ("sglang",),
-    "TGI": ("tgi",),
-    "llama.cpp": ("llama.cpp",),
-    "Ollama": ("ollama",),
-}
-_METRICS = {
-    "vllm:": "vLLM",
-    "sglang:": "SGLang",
-    "tgi_": "TGI",
-    "llamacpp:": "llama.cpp",
-    "trtllm_": "TensorRT-LLM",
-    "nv_": "Triton",
-}
 _CONTEXT = ("max_model_len", "context_length", "context_window", "max_context_length")
 
 
@@ -94,35 +76,32 @@ def named(models: Iterable[Listed], headers: Mapping[str, str]) -> str | None:
         return LITELLM
     if headers.get("server", "").startswith("llama.cpp"):
         return "llama.cpp"
-    owners = (model.said.get("owned_by") for model in models)
-    return next((_OWNERS[owner] for owner in owners if isinstance(owner, str) and owner in _OWNERS), None)
-
-
-def by_metrics(text: bytes) -> str | None:
-    found = re.findall(rb"(?m)^(?:# TYPE )?([a-z]+[:_])", text)
-    return next((_METRICS[start] for start in map(bytes.decode, found) if start in _METRICS), None)
+    owners = [model.said.get("owned_by") for model in models]
+    return next((name for name, marks in KINDS.items() if marks.owner and marks.owner in owners), None)
 
 
 def pages_of(name: str | None) -> list[str]:
     """The pages to ask: its own, or every one where it has no name yet."""
-    if name is not None:
-        return [PAGES[name].path] if name in PAGES else []
-    return list(dict.fromkeys(page.path for page in PAGES.values()))
+    asked = KINDS.values() if name is None else [KINDS.get(name, Marks())]
+    return list(dict.fromkeys(marks.page for marks in asked if marks.page))
 
 
 def apis_of(name: str | None) -> tuple[DialectName, ...]:
     """The APIs that such a server may well have: OpenAI's, and its own."""
-    return (*_OPENAI, *_NATIVE.get(name or "", ()))
+    native = KINDS.get(name or "", Marks()).native
+    return (*_OPENAI, native) if native else _OPENAI
 
 
 def kind(name: str | None, pages: Mapping[str, bytes], models: Iterable[Listed], model: str | None) -> Kind:
     """`pages`: what was answered with 200, by path."""
-    told = {path: said for path, body in pages.items() if isinstance(said := _json(body), dict)}
+    told: dict[str | None, Any] = {
+        path: said for path, body in pages.items() if isinstance(said := _json(body), dict)
+    }
     if name is None:
-        by_mark = (name for name, page in PAGES.items() if page.mark and page.mark in told.get(page.path, {}))
-        name = next(by_mark, "Ollama" if "version" in told.get("/api/version", {}) else None)
-    page = PAGES.get(name or "", Page("/version", ""))
-    said = told.get(page.path, {})
+        by_mark = (n for n, marks in KINDS.items() if marks.mark in told.get(marks.page, {}))
+        name = next(by_mark, None)
+    page = KINDS.get(name or "", Marks(page="/version"))
+    said = told.get(page.page, {})
     version = said.get(page.version)
     of_model = (one.said.get(key) for one in models if one.id == model for key in _CONTEXT)
     context = _at(said, page.context) or next(filter(None, of_model), None)

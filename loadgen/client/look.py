@@ -4,34 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from statistics import median
 from typing import Any
 
-from loadgen.backends import OF_IDS, DialectName
+from loadgen.backends import ENDPOINTS, OF_IDS, DialectName
 from loadgen.client.dialects import dialect
 from loadgen.client.inquiry import Response
 from loadgen.client.kind import Kind, Listed
 from loadgen.client.probe import Seen
+from loadgen.client.stream import Stream
 from loadgen.faults import hint
+from loadgen.server_log import Scrape
 from loadgen.target import Target
 from loadgen.terms import Terms
 from loadgen.traits import Trait
 from loadgen.workload.words import WordTokens
 
 PROBE_TOKENS = 8
+LONGER_TOKENS = 64  # asked for again where the first answer came too soon to tell how it came
 IDS = list(range(5, 13))  # a prompt of eight token ids, which every vocabulary has
 REQUEST_ID = "preflight"
-AT_ONCE_US = 250  # tokens that follow each other faster came in one piece
-WAIT_US = 100_000  # an answer that is all there sooner tells nothing of that
+APART_US = 250  # tokens that follow each other no faster came one by one
+SPREAD, SPREAD_US = 0.25, 5_000  # so did those that took such a share of the answer's time, and so long
+WAIT_US = 100_000  # an answer that is all there sooner may be that of a fast server
 NOT_DONE = "not asked"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """All that was seen. `again`: the probe once more; `ids`: a prompt of token ids; None where not asked.
-    `asked_for`: the models that classes name.
+    """All that was seen. `again`: the probe once more; `ids`: a prompt of token ids; each may be why there is
+    none. `asked_for`: the models that classes name.
 
-    `refused`: why each key was left out or named otherwise. `prompt`: the probe's.
+    `refused`: why each key was left out or named otherwise. `prompt`: the probe's. `endpoints`: which APIs
+    there are, None where it cannot be told. `metrics`: one look at each place of the server's own, none where
+    the user wants none. `uncounted`: why there is no `calibration`.
     """
 
     target: Target
@@ -45,15 +52,16 @@ class Look:
     prompt: str
     terms: Terms
     refused: dict[str, str] = field(default_factory=dict)
-    again: Seen | None = None
-    ids: Seen | None = None
-    endpoints: dict[DialectName, bool] = field(default_factory=dict)
-    metrics: Response | None = None
+    again: Seen | str = NOT_DONE
+    ids: Seen | str = NOT_DONE
+    endpoints: dict[DialectName, bool | None] = field(default_factory=dict)
+    metrics: Sequence[Scrape] = ()
     kind: Kind = field(default_factory=Kind)
     calibration: WordTokens | None = None
     uncounted: str = NOT_DONE
     others: Sequence[str] = ()
 
+    @cached_property
     def traits(self) -> tuple[Trait, ...]:
         return (
             self._reachable(), self._tls(), self._key(), self._model(), self._endpoint(), self._streaming(),
@@ -64,7 +72,7 @@ class Look:
 
     def notes(self) -> Iterator[str]:
         """What a run says of it: each no that changes something. Of metrics the report says more."""
-        for trait in self.traits():
+        for trait in self.traits:
             if trait.has is False and trait.instead and trait.name != "metrics":
                 yield f"{trait.says}: {trait.instead}"
 
@@ -85,9 +93,12 @@ class Look:
         return Trait(name="TLS", has=True, says="the certificate is trusted")
 
     def _key(self) -> Trait:
+        trait = _Answer("key")
+        if self.seen.response.status != 200:
+            return trait.untold("no request was answered well")
         if self.has_key:
-            return Trait(name="key", has=True, says="taken")
-        return Trait(name="key", has=None, says="none was given, and none was asked for")
+            return trait.yes("taken")
+        return trait.untold("none was given, and none was asked for")
 
     def _model(self) -> Trait:
         ids = [model.id for model in self.models or ()]
@@ -108,23 +119,25 @@ class Look:
         return Trait(name="model", has=True, says=f"{self.model}, of {len(ids)}")
 
     def _endpoint(self) -> Trait:
-        there = ", ".join(name for name, is_there in self.endpoints.items() if is_there)
-        absent = ", ".join(name for name, is_there in self.endpoints.items() if not is_there)
-        says = f"it has {there or 'none that is known'}" + (f"; not {absent}" if absent else "")
-        if "endpoint" not in self.refused:
-            return Trait(name="endpoint", has=True, says=f"{self.target.endpoint}; {says}")
-        return Trait(
-            name="endpoint",
-            has=False,
-            says=self.refused["endpoint"],
-            instead=f"{self.target.endpoint} is asked",
-        )
+        paths = {
+            has: ", ".join(ENDPOINTS[name] for name, is_there in self.endpoints.items() if is_there is has)
+            for has in (True, False, None)
+        }
+        says = f"there is {paths[True] or 'no API that is known'}"
+        says += f"; not {paths[False]}" if paths[False] else ""
+        says += f"; untold is {paths[None]}" if paths[None] else ""
+        trait = _Answer("endpoint")
+        if "endpoint" in self.refused:
+            return trait.no(f"{self.refused['endpoint']}; {says}", f"{self.target.endpoint} is asked")
+        if not self.seen.is_well:
+            return trait.untold(f"{self.target.endpoint} was not answered well; {says}")
+        return trait.yes(f"{self.target.endpoint} is asked; {says}")
 
     # --- the stream -----------------------------------------------------------------------------------------
 
     def _streaming(self) -> Trait:
         stream, response = self.seen.stream, self.seen.response
-        trait = _Answer("streaming", self.seen)
+        trait = _Answer("streaming")
         if self.seen.is_busy:
             return trait.untold("the server was busy")
         if not stream.events:
@@ -142,22 +155,22 @@ class Look:
         return self._in_pieces(trait)
 
     def _in_pieces(self, trait: _Answer) -> Trait:
-        stream = self.seen.stream
-        first = _took(stream.first_token_us or 0)
-        pieces = [came_in_pieces(seen) for seen in (self.seen, self.again) if seen is not None]
-        if pieces == [False, False]:  # once may be a stall of this machine
-            return trait.no(
-                f"all {stream.events} token events came at once after {first}",
-                "TTFT is that of the whole answer, and gaps mean nothing",
-            )
-        if pieces[0]:
-            each = _took(median(stream.gaps_us))
+        """By the last answer, the longest; by two where it came at once: one may be a stall of ours."""
+        asked = [seen for seen in (self.seen, self.again) if isinstance(seen, Seen) and seen.stream.events]
+        for stream in [seen.stream for seen in reversed(asked) if came_in_pieces(seen)]:
+            first, each = _took(stream.first_token_us or 0), _took(sum(stream.gaps_us) / len(stream.gaps_us))
             return trait.yes(f"{stream.events} token events, the first after {first}, then one each {each}")
-        return trait.untold(f"{stream.events} token events, too soon to tell if one by one")
+        stream = asked[-1].stream
+        whole = f"all {stream.events} token events were there after {_took(_whole_us(stream))}"
+        if len(asked) == 2 and False in map(came_in_pieces, asked):
+            return trait.no(
+                f"{whole}, and came at once", "TTFT is that of the whole answer, and gaps mean nothing"
+            )
+        return trait.untold(f"{whole}: too quick to tell whether they came one by one")
 
     def _usage(self) -> Trait:
         usage = self.seen.stream.usage
-        trait = _Answer("usage", self.seen)
+        trait = _Answer("usage")
         if self.seen.is_busy or self.seen.response.end != "whole":
             return trait.untold("the probe was not answered to its end")
         if self.seen.stream.usage_tokens is None or usage is None:
@@ -186,42 +199,43 @@ class Look:
     # --- lengths and prompts --------------------------------------------------------------------------------
 
     def _length(self) -> Trait:
-        name = "length key"
-        if self.target.dialect not in ("chat", "completions"):
-            return Trait(name=name, has=True, says=f"as {self.target.dialect} has it")
-        if "max_tokens" in self.terms.without:
-            return Trait(name=name, has=False, says="none is taken")
+        trait = _Answer("length limit")
         tokens, _ = self.seen.stream.output_tokens()
+        key = dialect(self.target.dialect).length_key
+        key = self.terms.length if key == "max_tokens" else key
+        if key in self.terms.without:
+            return trait.no("the server takes no limit on an answer's length")
+        if not self.seen.is_well:
+            return trait.untold("no request was answered well")
         if tokens > PROBE_TOKENS:
-            return Trait(
-                name=name,
-                has=False,
-                says=f"asked for {PROBE_TOKENS} tokens at most, got {tokens}",
-                instead="lengths are what the server gives",
-            )
-        return Trait(name=name, has=True, says=self.terms.length)
+            says = f"asked for {PROBE_TOKENS} tokens at most, got {tokens}"
+            return trait.no(says, "lengths are what the server gives")
+        return trait.yes(f"{key} is taken, and no answer was longer")
 
     def _exact(self) -> Trait:
+        """More than was asked for is told of by the limit, and is not exact either."""
         stream = self.seen.stream
-        trait = _Answer("exact length", self.seen)
+        trait = _Answer("exact length")
         tokens, _ = stream.output_tokens()
+        got = f"asked for {PROBE_TOKENS} tokens of an answer of one word, got {tokens}"
         if not self.seen.is_well:
-            return trait.untold("the probe was not answered")
-        if tokens >= PROBE_TOKENS:
-            return trait.yes(f"asked for {PROBE_TOKENS} tokens of an answer of one word, got {tokens}")
+            return trait.untold("no request was answered well")
+        if tokens == PROBE_TOKENS:
+            return trait.yes(got)
+        if tokens > PROBE_TOKENS:
+            return trait.no(got)
         if not self.ignore_eos:
             return trait.untold("not asked for: answers end where the model ends them")
         if stream.finish_reason == "stop" and "ignore_eos" not in self.refused:
-            says = f"asked for {PROBE_TOKENS} tokens with ignore_eos, got {tokens}"
-            return trait.no(says, "the server ends answers early")
-        return trait.untold(f"asked for {PROBE_TOKENS} tokens, got {tokens}")
+            return trait.no(f"{got}, in spite of ignore_eos", "the server ends answers early")
+        return trait.untold(got)
 
     def _ids(self) -> Trait:
         if self.target.dialect not in OF_IDS:
             return Trait(name="token ids", has=None, says=f"{NOT_DONE}: prompts are messages or text here")
-        trait = _Answer("token ids", self.ids)
-        if self.ids is None:
-            return trait.untold(NOT_DONE)
+        trait = _Answer("token ids")
+        if isinstance(self.ids, str):
+            return trait.untold(self.ids)
         if not self.ids.is_well:
             return trait.no(f"a prompt of ids is refused ({self.ids.response.status}): {self.ids.words}")
         usage = self.ids.stream.usage
@@ -232,21 +246,22 @@ class Look:
         words = self.calibration
         if words is None:
             return Trait(name="tokens a word", has=None, says=self.uncounted)
-        says = f"{words.per_word:.3g} tokens a word, and {round(words.overhead)} around a prompt"
-        return Trait(name="tokens a word", has=True, says=says)
+        return Trait(name="tokens a word", has=True, says=words.says)
 
     def _echo(self) -> Trait:
-        trait = _Answer("prompt echoed", self.seen)
+        trait = _Answer("no echo")
         said = "".join(self.seen.stream.texts or ())
         if not said:
             return trait.untold("no text to tell by")
         if said.lstrip().startswith(self.prompt[:24]):
-            return trait.yes("answers begin with the prompt: its tokens may be counted too")
-        return trait.no("answers do not begin with the prompt")
+            return trait.no("answers begin with the prompt", "its tokens may be counted as the answer's")
+        return trait.yes("answers do not begin with the prompt")
 
     def _cache(self) -> Trait:
-        trait = _Answer("prefix cache", self.again)
-        usage = None if self.again is None else self.again.stream.usage
+        trait = _Answer("prefix cache")
+        if isinstance(self.again, str):
+            return trait.untold(self.again)
+        usage = self.again.stream.usage
         details = None if usage is None else usage.prompt_tokens_details
         if usage is None or details is None or details.cached_tokens is None:
             return trait.untold("usage does not tell of cached tokens")
@@ -255,9 +270,9 @@ class Look:
 
     def _request_id(self) -> Trait:
         got = self.seen.response.headers.get("x-request-id")
-        trait = _Answer("request id", self.seen)
+        trait = _Answer("request id")
         if got == REQUEST_ID:
-            return trait.yes("X-Request-ID comes back: the server's log has ours")
+            return trait.yes("our X-Request-ID comes back: requests can be found in the server's log")
         return trait.no(f"X-Request-ID does not come back{', the server has its own' if got else ''}")
 
     # --- the server -----------------------------------------------------------------------------------------
@@ -270,12 +285,13 @@ class Look:
         return Trait(name="server", has=True, says=f"{kind.name} {kind.version or 'of a version untold'}")
 
     def _metrics(self) -> Trait:
-        if self.metrics is None:
-            return Trait(name="metrics", has=None, says=NOT_DONE)
-        if has_metrics(self.metrics):
-            return Trait(name="metrics", has=True, says="/metrics, in Prometheus' format")
-        says = f"none at /metrics ({self.metrics.status})"
-        return Trait(name="metrics", has=False, says=says, instead="the report has none of its figures")
+        if not self.metrics:
+            return Trait(name="metrics", has=None, says="not wanted")
+        if absent := [scrape.error for scrape in self.metrics if scrape.error is not None]:
+            instead = "the report has none of its figures"
+            return Trait(name="metrics", has=False, says="; ".join(absent), instead=instead)
+        kinds = ", ".join({scrape.kind or "an unknown server": None for scrape in self.metrics})
+        return Trait(name="metrics", has=True, says=f"those of {kinds}")
 
     def _context(self) -> Trait:
         tokens = self.kind.context_tokens
@@ -296,10 +312,16 @@ class Look:
 
 def came_in_pieces(seen: Seen) -> bool | None:
     """Whether tokens came one by one; None where they came too soon to tell."""
-    gaps_us, first_us = seen.stream.gaps_us, seen.stream.first_token_us or 0
-    if len(gaps_us) < 2 or first_us + sum(gaps_us) < WAIT_US:
+    gaps_us, whole_us = seen.stream.gaps_us, _whole_us(seen.stream)
+    if len(gaps_us) < 2:
         return None
-    return median(gaps_us) >= AT_ONCE_US
+    if median(gaps_us) >= APART_US or sum(gaps_us) >= max(SPREAD * whole_us, SPREAD_US):
+        return True
+    return None if whole_us < WAIT_US else False
+
+
+def _whole_us(stream: Stream) -> int:
+    return (stream.first_token_us or 0) + sum(stream.gaps_us)
 
 
 @dataclass(frozen=True)
@@ -307,7 +329,6 @@ class _Answer:
     """Traits of one name."""
 
     name: str
-    seen: Seen | None
 
     def yes(self, says: str) -> Trait:
         return Trait(name=self.name, has=True, says=says)
@@ -325,10 +346,6 @@ def _took(us: float) -> str:
 
 def is_event_stream(response: Response) -> bool:
     return bool(response.headers.get("content-type", "").startswith("text/event-stream"))
-
-
-def has_metrics(response: Response) -> bool:
-    return response.status == 200 and (b"# TYPE " in response.body or b"# HELP " in response.body)
 
 
 def facts(look: Look) -> dict[str, Any]:

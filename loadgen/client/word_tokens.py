@@ -27,9 +27,10 @@ async def calibrate(
         found = _solved([(len(text.split()), await count(text)) for text in texts])
     except UncountedError as why:
         return None, f"prompts are uncalibrated, each word is taken for a token: {why}"
+    miss = found.miss(mean_tokens)
     return found, (
-        f"prompts: the server counts {found.per_word:.3g} tokens a word and {round(found.overhead)} around a "
-        f"prompt: lengths of {mean_tokens:.0f} are met to {found.miss(mean_tokens):.1%} on average"
+        f"prompts: the server counts {found.says}: "
+        f"lengths of {mean_tokens:.0f} will be off by about {miss:.1%} each"
     )
 
 

@@ -198,8 +198,8 @@ def _tokens(run: Run) -> Iterator[Finding]:
             name="prompt_tokens",
             effect="warning",
             text=f"prompts are off their length by {prompts_off:.1%}; the limit is {LIMITS.prompt_off:.0%}",
-            remedy="in load.prompts name the server's tokenizer.json, or ask a completions API by token_ids: both "
-            "are exact but for what a chat template adds, which counts for less in longer prompts",
+            remedy="in load.prompts name the server's tokenizer.json, or ask a completions API by token_ids; "
+            "what a chat template adds stays, and counts for less in longer prompts",
         )
     outputs_off = _off(r.received_tokens[r.answered], r.asked_output_tokens[r.answered])
     if run.asked("load", "ignore_eos") and outputs_off > LIMITS.output_off:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +51,20 @@ class WordTokens:
         return max(1, round((tokens - self.overhead) / self.per_word))
 
     def miss(self, tokens: float) -> float:
-        """By what share a prompt of about `tokens` tokens is off on average, at most: half a word, or what
-        the overhead is too long.
+        """By what share prompts of about `tokens` tokens are off on average, at the least.
+
+        By rounding, half a word at most; by an overhead that is too long; and by chance: each word is a
+        whole number of tokens, and they vary the least where that is one of two neighbours.
         """
-        off = abs(self.tokens(self.words_for(tokens)) - tokens)
-        return max(off, self.per_word / 2) / tokens
+        words = self.words_for(tokens)
+        off = max(abs(self.tokens(words) - tokens), self.per_word / 2)
+        part = self.per_word % 1
+        by_chance = sqrt(2 / pi) * sqrt(part * (1 - part) * words)
+        return max(off, by_chance) / tokens
+
+    @property
+    def says(self) -> str:
+        return f"{self.per_word:.3g} tokens a word, and {max(0, round(self.overhead))} around a prompt"
 
 
 AS_ASKED = WordTokens(per_word=1.0, overhead=0.0)

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,9 @@ def test_a_scenario_with_a_target_is_checked_as_it_stands(tmp_path: Path) -> Non
         ([], "command line: no server is named: give the URL, or a scenario with a target"),
         (["http://127.0.0.1:9", "--base-url", "http://127.0.0.1:9"], "give one of them"),
         (["http://"], "base-url"),
+        (["127.0.0.1:18301"], "write http://127.0.0.1:18301"),
+        (["localhost"], "write http://localhost"),
+        (["[::1]:8000/v1"], "write http://[::1]:8000/v1"),
     ],
 )
 def test_a_check_of_no_server_is_the_users_mistake(
@@ -98,6 +102,22 @@ def why(url: str, *words: str) -> str:
     trouble = check(url, *words).exception
     assert isinstance(trouble, Unreachable)
     return str(trouble)
+
+
+def test_json_has_the_reason_where_a_check_fails() -> None:
+    """Alone on stdout; the exit code is that of any failure."""
+    done = check("http://127.0.0.1:9", "--json")
+    assert isinstance(done.exception, Unreachable)
+    document = json.loads(done.stdout)
+    assert document["base_urls"] == ["http://127.0.0.1:9"]
+    assert document["unreachable"] == str(done.exception)
+
+
+def test_the_help_speaks_of_no_bundled_engine() -> None:
+    """None answers here; what a no and the exit codes mean is told."""
+    said = " ".join(CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).stdout.split())
+    assert "bundled" not in said
+    assert "It exits 0 then, too" in said
 
 
 def test_a_dead_port_is_said_to_be_one() -> None:
@@ -120,6 +140,8 @@ PAGE = Reply(
     framing="length",
     end="keep",
 )
+NO_POST = replace(PAGE, status=501)
+NO_PAGE = replace(PAGE, status=404)
 NO_KEY = json_reply({"error": {"message": "no key"}}, status=401)
 MOVED = Reply(301, {"location": "https://h/"}, framing="length", end="keep")
 
@@ -128,7 +150,9 @@ MOVED = Reply(301, {"location": "https://h/"}, framing="length", end="keep")
     ("answer", "said"),
     [
         (PAGE, "an HTML page titled 'Sign in'"),
-        (NO_KEY, "the server refused the key (401): no key"),
+        (NO_KEY, "the server refused us (401): no key; no key was sent: export OPENAI_API_KEY=..."),
+        (NO_POST, "it is a web server, not an LLM API"),
+        (NO_PAGE, "it is a web server, not an LLM API"),
         (MOVED, "it redirects (301) to https://h/"),
         (json_reply({"detail": "Not Found"}, status=404), "of the APIs we know it has none"),
     ],

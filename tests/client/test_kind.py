@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.client.kind import Kind, apis_of, by_metrics, kind, listed, named, pages_of
+from loadgen.client.kind import Kind, apis_of, kind, listed, named, pages_of
 
 
 def models(**said: Any) -> Any:
@@ -20,6 +20,8 @@ def models(**said: Any) -> Any:
         ("vllm", "vLLM"),
         ("llamacpp", "llama.cpp"),
         ("sglang", "SGLang"),
+        ("lmdeploy", "LMDeploy"),
+        ("library", "Ollama"),
         ("me", None),
         (None, None),
         (3, None),
@@ -64,7 +66,7 @@ def test_a_server_without_a_name_is_told_by_its_page(path: str, said: dict[str, 
 def test_a_server_with_a_name_is_asked_for_its_own_page_only() -> None:
     """vLLM's tells its version; the list tells the context."""
     assert pages_of("vLLM") == ["/version"]
-    assert pages_of("LiteLLM") == []
+    assert [pages_of(name) for name in ("LiteLLM", "LMDeploy")] == [[], []]
     found = kind("vLLM", {"/version": b'{"version": "0.32.0"}'}, models(max_model_len=2048), "tiny")
     assert found == Kind("vLLM", "0.32.0", 2048)
 
@@ -74,12 +76,6 @@ def test_what_no_page_should_say_tells_nothing() -> None:
     pages = {"/info": b"<html>", "/props": b"[1]", "/v2": b'"x"', "/version": b'{"version": 3}'}
     assert kind(None, pages, models(max_model_len=-1), "tiny") == Kind()
     assert [listed(body) for body in (b"", b"[]", b'{"data": [{"name": 1}]}', b'{"data": 1}')] == [None] * 4
-
-
-def test_metrics_tell_by_their_prefix() -> None:
-    """The first that a server is known by."""
-    assert by_metrics(b"# HELP python_info x\n# TYPE vllm:num_requests_running gauge\n") == "vLLM"
-    assert by_metrics(b"process_cpu_seconds_total 1\n") is None
 
 
 def test_only_apis_that_such_a_server_may_have_are_looked_for() -> None:

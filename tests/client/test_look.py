@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,7 @@ from loadgen.client.preflight import Preflight, Unreachable, preflight, prefligh
 from loadgen.client.probe import Asking
 from loadgen.scenario import Timeouts
 from loadgen.target import Target
-from loadgen.traits import Trait, lacks
+from loadgen.traits import Trait
 from loadgen.workload import draw
 from tests.fakes import (
     SSE,
@@ -29,6 +31,19 @@ from tests.fakes import (
 
 CHAT = "/v1/chat/completions"
 EIGHT = tuple(f"t{n}" for n in range(8))
+
+
+def held(tokens: Sequence[str], for_s: float) -> Reply:
+    """All of an answer in one piece."""
+    return Reply(
+        headers=SSE, writes=[(for_s, b"".join(d for _, d in stream_reply(tokens).writes))], end="keep"
+    )
+
+
+def turns(*answers: Reply) -> Answer:
+    """One after another; what is no request gets none of them."""
+    rest = iter(answers)
+    return lambda request: json_reply({}, status=400) if request.body == b"{" else next(rest)
 
 
 async def look(chat: Answer, routes: dict[str, Answer] | None = None, **target: Any) -> Preflight:
@@ -49,18 +64,54 @@ async def test_tokens_that_come_one_by_one_are_a_stream() -> None:
 
 async def test_tokens_that_come_at_once_after_a_wait_are_none() -> None:
     """A proxy that holds the answer back: every event is there at the first."""
-    held = b"".join(data for _, data in stream_reply(EIGHT).writes)
-    found = await look(Reply(headers=SSE, writes=[(0.12, held)], end="keep"))
-    assert lacks(found.traits, "streaming")
+    found = await look(held(EIGHT, 0.12))
+    assert trait(found, "streaming").has is False
     assert found.notes[0].endswith("TTFT is that of the whole answer, and gaps mean nothing")
 
 
+async def test_one_answer_that_came_at_once_is_not_held_against_the_server() -> None:
+    """It may be a stall of this machine."""
+    found = await look(turns(held(EIGHT, 0.12), stream_reply(EIGHT, first_s=0.01, gap_s=0.002)))
+    assert trait(found, "streaming").has is True
+
+
+async def test_an_answer_too_quick_to_tell_is_followed_by_a_longer_one() -> None:
+    """64 tokens; they come a millisecond apart."""
+    long = stream_reply([f"t{n}" for n in range(64)], gap_s=0.001)
+    asked: list[int] = []
+
+    def answer(request: Received) -> Reply:
+        if request.body == b"{":
+            return json_reply({}, status=400)
+        asked.append(request.json()["max_tokens"])
+        return held(EIGHT, 0.0) if asked[-1] == 8 else long
+
+    found = await look(answer)
+    assert asked == [8, 64]
+    assert trait(found, "streaming").has is True
+    assert trait(found, "streaming").says.startswith("64 token events")
+
+
+async def test_a_long_answer_that_came_at_once_tells_of_the_short_one_too() -> None:
+    """The first was as quick as a fast server's."""
+    answers = turns(held(EIGHT, 0.0), held([f"t{n}" for n in range(64)], 0.12))
+    assert trait(await look(answers), "streaming").has is False
+
+
 async def test_tokens_that_come_at_once_at_once_tell_nothing() -> None:
-    """So does a server that is fast."""
-    assert trait(await look(stream_reply(EIGHT)), "streaming").has is None
+    """So does a server that is fast; how long it took is said."""
+    streaming = trait(await look(held(EIGHT, 0.0)), "streaming")
+    assert streaming.has is None
+    assert re.fullmatch(
+        r"all 8 token events were there after [\d.]+ ms: too quick to tell whether they came one by one",
+        streaming.says,
+    )
 
 
-@pytest.mark.parametrize(("tokens", "finish", "has"), [(EIGHT, "length", True), (("Yes",), "stop", False)])
+@pytest.mark.parametrize(
+    ("tokens", "finish", "has"),
+    [(EIGHT, "length", True), (("Yes",), "stop", False), ((*EIGHT, "more"), "length", False)],
+)
 async def test_the_asked_length_is_met_or_not(tokens: tuple[str, ...], finish: str, has: bool) -> None:
     """Of an answer that by itself is one word."""
     found = await look(stream_reply(tokens, finish=finish))
@@ -70,7 +121,7 @@ async def test_the_asked_length_is_met_or_not(tokens: tuple[str, ...], finish: s
 async def test_more_tokens_than_asked_for_are_told() -> None:
     """No length key has an effect."""
     found = await look(stream_reply((*EIGHT, "more")))
-    assert lacks(found.traits, "length key")
+    assert trait(found, "length limit").has is False
     assert "asked for 8 tokens at most, got 9: lengths are what the server gives" in found.notes
 
 
@@ -81,8 +132,8 @@ async def test_an_echoed_prompt_is_told() -> None:
         return stream_reply((request.json()["messages"][0]["content"], " yes"))
 
     routes: dict[str, Answer] = {CHAT: echo}
-    assert trait(await look(echo, routes), "prompt echoed").has is True
-    assert trait(await look(stream_reply()), "prompt echoed").has is False
+    assert trait(await look(echo, routes), "no echo").has is False
+    assert trait(await look(stream_reply()), "no echo").has is True
 
 
 @pytest.mark.parametrize(("cached", "has"), [(6, True), (0, False), (None, None)])
@@ -110,7 +161,7 @@ async def test_metrics_are_told_and_name_the_server() -> None:
     found = await look(stream_reply(), {"/metrics": page})
     assert trait(found, "metrics").has is True
     assert found.facts["kind"] == "vLLM"
-    assert lacks((await look(stream_reply(), {"/metrics": json_reply({})})).traits, "metrics")
+    assert trait(await look(stream_reply(), {"/metrics": json_reply({})}), "metrics").has is False
     assert trait(await look(stream_reply(), metrics="none"), "metrics").has is None
 
 
@@ -148,6 +199,48 @@ async def test_a_load_of_token_ids_ends_where_they_are_refused() -> None:
         assert asked.target is not None
         with pytest.raises(Unreachable, match="prompt must be a string"):
             await preflighted(asked, draw(asked), asked.target, None)
+
+
+# --- what was not seen --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_server_that_was_busy_all_along_is_not_said_to_take_anything(status: int) -> None:
+    """Neither the key nor a limit, nor a stream."""
+    busy = json_reply({"error": {"message": "full"}}, status=status)
+    async with ScriptedServer({"/v1/models": models_reply("tiny"), CHAT: busy}) as it:
+        found = await preflight(Target(base_url=it.url), "sk-1234567", Timeouts(), ignore_eos=True)
+    names = (
+        "key",
+        "endpoint",
+        "streaming",
+        "usage",
+        "length limit",
+        "exact length",
+        "no echo",
+        "prefix cache",
+    )
+    assert {name: trait(found, name).has for name in names} == dict.fromkeys(names)
+
+
+async def test_apis_are_named_by_their_paths() -> None:
+    """A name of ours tells a user nothing."""
+    found = await look(stream_reply(), {"/v1/completions": json_reply({}, status=400)})
+    assert trait(found, "endpoint").says == (
+        "/v1/chat/completions is asked; there is /v1/chat/completions, /v1/completions; not /v1/responses"
+    )
+
+
+async def test_metrics_elsewhere_are_looked_at_as_a_run_will() -> None:
+    """At the URL that the user names, though the server's own page has none; and why there are none."""
+    text = b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 0\n"
+    page = Reply(headers={"content-type": "text/plain"}, writes=[(0, text)], framing="length", end="keep")
+    async with ScriptedServer({"/stats": page}) as other:
+        found = await look(stream_reply(), metrics=[f"{other.url}/stats"])
+        assert trait(found, "metrics").has is True
+        found = await look(stream_reply(), metrics=[f"{other.url}/none"])
+        assert trait(found, "metrics").has is False
+        assert f"GET {other.url}/none: 404" in trait(found, "metrics").says
 
 
 # --- classes and servers ------------------------------------------------------------------------------------
@@ -206,12 +299,12 @@ async def test_several_models_are_no_question_where_each_class_names_its_own() -
 
 
 async def test_servers_that_share_a_load_are_compared() -> None:
-    """All are reached, the first is probed, and a difference is told."""
+    """Each is asked for its models and for a token, and a difference is told."""
     routes: dict[str, Answer] = {"/v1/models": models_reply("tiny"), CHAT: stream_reply()}
     async with ScriptedServer(routes) as one, ScriptedServer(routes) as two:
         target = Target(base_url=one.url, more_urls=(two.url,))
         found = await preflight(target, None, Timeouts(), ignore_eos=True)
-    assert [r.path for r in two.requests] == ["/v1/models"]
+    assert [r.path for r in two.requests if "metrics" not in r.path] == ["/v1/models", CHAT]
     assert trait(found, "servers alike").has is True
     assert found.target is not None
     assert found.target.urls == target.urls

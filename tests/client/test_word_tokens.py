@@ -72,8 +72,8 @@ async def test_words_are_calibrated_from_two_prompts_of_one_token_each() -> None
     assert found.calibration == WordTokens(1.3359375, 11 - 1.3359375)
     [note] = found.notes
     assert note == (
-        "prompts: the server counts 1.34 tokens a word and 10 around a prompt: "
-        "lengths of 512 are met to 0.1% on average"
+        "prompts: the server counts 1.34 tokens a word, and 10 around a prompt: "
+        "lengths of 512 will be off by about 1.4% each"
     )
 
 
@@ -129,6 +129,29 @@ async def test_a_busy_server_is_noted_and_its_words_are_not_calibrated() -> None
         "busy at preflight (429): full",
         "prompts are uncalibrated, each word is taken for a token: the server answered 429: full",
     )
+
+
+# --- what is promised ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", [32, 256])
+def test_lengths_are_met_as_promised(tokens: int) -> None:
+    """Of 2,000 prompts of words that are one or two tokens each, by chance, as counted one by one."""
+    rng = np.random.default_rng(1)
+    words = WordTokens(1.57, 2.0)
+    n = words.words_for(tokens)
+    counted = 2 + n + rng.binomial(n, 0.57, 2_000)
+    assert words.miss(tokens) == pytest.approx(np.abs(counted - tokens).mean() / tokens, rel=0.15)
+
+
+def test_a_server_whose_words_are_a_token_each_is_off_by_no_chance() -> None:
+    """Half a token, where the overhead is no whole number."""
+    assert WordTokens(1.0, 0.0).miss(100) == 0.005
+
+
+def test_what_the_counts_of_two_prompts_leave_below_zero_is_no_overhead() -> None:
+    """It is noise: their last words are others."""
+    assert WordTokens(1.59, -1.2).says == "1.59 tokens a word, and 0 around a prompt"
 
 
 # --- which prompts ------------------------------------------------------------------------------------------
