@@ -203,12 +203,15 @@ async def fire(
     from loadgen.client import fleet
     from loadgen.client.job import Job, Share
     from loadgen.client.scraper import Scraper
+    from loadgen.client.secrets import Secrets
+    from loadgen.client.unreachable import one_line
 
     processes = fleet.processes(order.plan, order.scenario)
     target = (preflight.target if preflight else None) or target
     model = target.model or (preflight.model if preflight else None)
+    shown = model and one_line(model, Secrets.of(target, api_key))
     bundled = target.about if isinstance(target, Bundled) else BUNDLED
-    header = order.header("http", bundled if is_bundled else ", ".join(target.urls), model)
+    header = order.header("http", bundled if is_bundled else ", ".join(target.urls), shown)
     header.preflight = preflight.facts if preflight else None
     header.notes += [*(preflight.notes if preflight else []), *notes]
     words = preflight.calibration if preflight else None

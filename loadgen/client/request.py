@@ -13,6 +13,8 @@ import msgspec
 from loadgen import __version__
 from loadgen.client.address import endpoint_url, proxy
 from loadgen.client.dialects import Wish, dialect
+from loadgen.client.secrets import Secrets
+from loadgen.client.unreachable import one_line
 from loadgen.fields import JsonObject
 from loadgen.load import Load
 from loadgen.plan import NONE, Plan, Prompt, Row
@@ -68,9 +70,10 @@ class Form:
     """Writes the requests of one class: everything that does not change from row to row is made once.
 
     `name`: of the class, None where there is but one kind of request. `model`, `retry` and `patience_s` are
-    as it says. `heads`: how a request to each of the target's servers begins. `bodies`: what else the rows'
-    bodies hold, by their `source`. Raises ScenarioError for a key or a run id that would break out of its
-    line, for headers of ours, and for a path that names a model where there is none.
+    as it says; `shown_model` is as a record may have it. `heads`: how a request to each of the target's
+    servers begins. `bodies`: what else the rows' bodies hold, by their `source`. Raises ScenarioError for a
+    key or a run id that would break out of its line, for headers of ours, and for a path that names a model
+    where there is none.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Form:
         manners = load.mixture[name]
         self.name = name or None
         self.model = manners.model or model
+        self.shown_model = self.model and one_line(self.model, Secrets.of(target, api_key))
         self.retry = manners.retry
         self.patience_s = manners.patience_s
         self._bodies = bodies

@@ -287,7 +287,7 @@ class Call:
             session=None if row.session == NONE else str(row.session),
             turn=row.turn or None,
             target=self._target(),
-            model=ask.form.model,
+            model=ask.form.shown_model,
             due_s=((row.due_ns + 500) // 1000) / 1e6,
             slot_s=self._since_origin_s(self.slot_ns),
             started_s=self._since_origin_s(self.started_ns),

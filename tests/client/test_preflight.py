@@ -41,6 +41,12 @@ KEY = "sk-planted-0123456789"
 CHAT = "/v1/chat/completions"
 
 
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy server is asked again at once."""
+    monkeypatch.setattr("loadgen.client.probe.BUSY_S", 0.0)
+
+
 def server(chat: Answer, models: Answer | None = None, **more: Any) -> ScriptedServer:
     return ScriptedServer({"/v1/models": models or models_reply("tiny"), CHAT: chat}, **more)
 
@@ -217,7 +223,7 @@ async def test_a_key_refused_at_the_probe() -> None:
 
 
 HINTS = [
-    (422, "ignore_eos: Extra inputs are not permitted", "{"ignore_eos": null}"),
+    (422, "ignore_eos: Extra inputs are not permitted", '{"ignore_eos": null}'),
     (400, "the tokenizer has no chat template", "--endpoint /v1/completions"),
     (413, "too big", "a null there removes a key"),
 ]
@@ -361,7 +367,8 @@ async def test_ignore_eos_without_effect_is_noted() -> None:
     """Asked for eight tokens whatever happens, got two and a stop."""
     async with server(stream_reply(("a", "b"), finish="stop")) as it:
         [note] = (await look(it.url, ignore_eos=True)).notes
-        assert note == "asked for 8 tokens of an answer of one word, got 2, in spite of ignore_eos: the server ends answers early"
+        got = "asked for 8 tokens of an answer of one word, got 2, in spite of ignore_eos"
+        assert note == f"{got}: the server ends answers early"
         assert (await look(it.url)).notes == ()
 
 
