@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from loadgen.cli import flags
-from loadgen.cli.firing import api_key
+from loadgen.cli.firing import Manner, api_key, reach
 from loadgen.scenario import Scenario, ScenarioError, build
+from loadgen.workload import draw
 from tests.fakes import ScriptedServer, models_reply, stream_reply
 
 LOAD: dict[str, Any] = {"request_rate": "8", "num_prompts": 1}
@@ -125,3 +128,15 @@ async def test_a_planted_key_is_sent_and_is_in_no_file(env: pytest.MonkeyPatch, 
     assert b"OPENAI_API_KEY" in kept
     assert KEY.encode() not in kept
     assert b"org-planted-55" not in kept
+
+
+@pytest.mark.parametrize(("url", "said"), [("http://gpu", True), ("", False)])
+async def test_a_server_that_is_named_and_not_asked_is_told_of(
+    env: pytest.MonkeyPatch, url: str, said: bool
+) -> None:
+    """A run without a target has the bundled engine answer, which nobody should take for that server."""
+    env.setenv("OPENAI_BASE_URL", url)
+    asked, page = flags.overlay(None, LOAD), StringIO()
+    assert await reach(asked, draw(asked), Manner(Console(file=page, width=200))) is None
+    told = "OPENAI_BASE_URL is set and not used: add --base-url $OPENAI_BASE_URL"
+    assert (told in page.getvalue()) is said

@@ -298,31 +298,6 @@ async def test_several_models_are_no_question_where_each_class_names_its_own() -
     assert trait(found, "model").says == "each class names its own: a, b"
 
 
-async def test_servers_that_share_a_load_are_compared() -> None:
-    """Each is asked for its models and for a token, and a difference is told."""
-    routes: dict[str, Answer] = {"/v1/models": models_reply("tiny"), CHAT: stream_reply()}
-    async with ScriptedServer(routes) as one, ScriptedServer(routes) as two:
-        target = Target(base_url=one.url, more_urls=(two.url,))
-        found = await preflight(target, None, Timeouts(), ignore_eos=True)
-    assert [r.path for r in two.requests if "metrics" not in r.path] == ["/v1/models", CHAT]
-    assert trait(found, "servers alike").has is True
-    assert found.target is not None
-    assert found.target.urls == target.urls
-    async with ScriptedServer(routes) as one, ScriptedServer({"/v1/models": models_reply("old")}) as two:
-        target = Target(base_url=one.url, more_urls=(two.url,))
-        found = await preflight(target, None, Timeouts(), ignore_eos=True)
-    assert f"{two.url} lists old: figures are of both together" in found.notes
-
-
-async def test_a_further_server_that_is_not_there_is_fatal() -> None:
-    """Half of the load would fail."""
-    routes: dict[str, Answer] = {"/v1/models": models_reply("tiny"), CHAT: stream_reply()}
-    async with ScriptedServer(routes) as one:
-        target = Target(base_url=one.url, more_urls=("http://127.0.0.1:9",))
-        with pytest.raises(Unreachable, match="nothing listens on port 9"):
-            await preflight(target, None, Timeouts(), ignore_eos=True)
-
-
 async def test_traits_are_plain_json_in_the_facts() -> None:
     """As run.json keeps them."""
     found = await look(stream_reply())
