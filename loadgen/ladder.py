@@ -152,9 +152,11 @@ def _prompt(records: Records, tokens: int, request_s: float, least_s: float) -> 
 
 
 def _first(records: Records) -> tuple[Floats, Floats]:
-    """TTFT from sending and the prompt's tokens, of those answered."""
+    """TTFT from sending and the prompt's tokens, of those answered. The answer may come before the client
+    sees that all was sent.
+    """
     ok = records.only(records.answered & ~np.isnan(records.first_token_s))
-    return ok.first_token_s - ok.sent_s, _prompt_tokens(ok)
+    return ok.first_token_s - np.fmin(ok.sent_s, ok.headers_s), _prompt_tokens(ok)
 
 
 def _prompt_tokens(ok: Records) -> Floats:

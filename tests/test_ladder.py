@@ -130,3 +130,13 @@ def test_rows_survive_the_file(tmp_path: Path) -> None:
     rows = [Measured(16, 1234.5, 0.0123456), *[Measured(1024, 0, 0.5)] * 3]
     (tmp_path / "steps.csv").write_text(as_csv(rows))
     assert np.array(read(tmp_path / "steps.csv")) == pytest.approx(np.array(rows))
+
+
+def test_an_answer_may_come_before_the_end_of_sending_is_seen() -> None:
+    """TTFT then counts from its first byte: a later `sent` would make a step shorter."""
+    from loadgen.ladder import _first
+    from loadgen.records import Records
+    from tests.records import ok
+
+    records = Records.from_records([ok(0, 0.0, sent_s=0.05, headers_s=0.01, first_event_s=0.06, ttft_s=0.11)])
+    assert _first(records)[0].tolist() == pytest.approx([0.1])

@@ -56,6 +56,7 @@ def capacity(
     backend: options.Backend = None,
     endpoint: options.Endpoint = None,
     api_key_env: options.ApiKeyEnv = None,
+    metrics: options.Metrics = None,
     request_rate: options.RequestRate = None,
     num_prompts: options.NumPrompts = None,
     duration: options.Duration = None,

@@ -37,41 +37,20 @@ def check(
     endpoint: options.Endpoint = None,
     api_key_env: options.ApiKeyEnv = None,
     metrics: options.Metrics = None,
-    header: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE, sent with every request; repeatable.")
-    ] = None,
-    extra_body: Annotated[
-        str | None, typer.Option(help="JSON object merged into every request body.")
-    ] = None,
-    ca_file: Annotated[
-        str | None, typer.Option(help="PEM file of the authority that signed the server.")
-    ] = None,
-    insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Do not verify the certificate.")
-    ] = None,
-    cert_file: Annotated[
-        str | None, typer.Option(help="PEM file of our own certificate, where the server wants one.")
-    ] = None,
-    key_file: Annotated[
-        str | None, typer.Option(help="PEM file of its key, where --cert-file does not hold it.")
-    ] = None,
-    unix_socket: Annotated[
-        str | None, typer.Option(help="Connect to this socket rather than to the base URL's host.")
-    ] = None,
-    proxy: Annotated[
-        str | None,
-        typer.Option(help="http://HOST:PORT to go through; none overrides HTTP_PROXY and HTTPS_PROXY."),
-    ] = None,
+    header: options.Header = None,
+    extra_body: options.ExtraBody = None,
+    ca_file: options.CaFile = None,
+    insecure: options.Insecure = None,
+    cert_file: options.CertFile = None,
+    key_file: options.KeyFile = None,
+    unix_socket: options.UnixSocket = None,
+    proxy: options.Proxy = None,
     ignore_eos: options.IgnoreEos = None,
-    timeout_connect: Annotated[
-        str | None, typer.Option(help="Longest wait for a connection. Default 10s.")
-    ] = None,
+    timeout_connect: options.TimeoutConnect = None,
     timeout_first_token: Annotated[
         str | None, typer.Option(help="Longest wait for the first token. Default 5m, and 1m at most here.")
     ] = None,
-    wait_ready: Annotated[
-        str | None, typer.Option(help="Wait at most so long for the server to be ready, such as 10m.")
-    ] = None,
+    wait_ready: options.WaitReady = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:

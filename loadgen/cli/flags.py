@@ -107,7 +107,7 @@ def _laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
 def _choose_api(data: dict[str, Any], given: dict[str, Any]) -> None:
     """A file's backend and endpoint go together: one of them given takes the place of both."""
     if "backend" in given and "endpoint" not in given:
-        _put(data, "target.endpoint", None)
+        data["target"].pop("endpoint", None)
     elif "endpoint" in given and "backend" not in given and dialect_at(given["endpoint"]):
         _put(data, "target.backend", None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,15 +20,24 @@ if TYPE_CHECKING:
 
 
 def ladder(
-    base_url: Annotated[str, typer.Option("--base-url", "--url", help="The server, idle but for us.")],
-    model: Annotated[
-        str | None, typer.Option(help="Model name; picked when the server has only one.")
+    ctx: typer.Context,
+    base_url: Annotated[
+        list[str] | None, typer.Option("--base-url", "--url", help="The server, idle but for us.")
     ] = None,
-    backend: Annotated[str | None, typer.Option(help="Which API, as of loadgen run.")] = None,
-    endpoint: Annotated[str | None, typer.Option(help="The API's path, as of loadgen run.")] = None,
-    api_key_env: Annotated[
-        str | None, typer.Option(help="Name of the variable that holds the API key.")
-    ] = None,
+    model: options.Model = None,
+    backend: options.Backend = None,
+    endpoint: options.Endpoint = None,
+    api_key_env: options.ApiKeyEnv = None,
+    header: options.Header = None,
+    extra_body: options.ExtraBody = None,
+    ca_file: options.CaFile = None,
+    insecure: options.Insecure = None,
+    cert_file: options.CertFile = None,
+    key_file: options.KeyFile = None,
+    unix_socket: options.UnixSocket = None,
+    proxy: options.Proxy = None,
+    timeout_connect: options.TimeoutConnect = None,
+    wait_ready: options.WaitReady = None,
     levels: Annotated[
         str, typer.Option(help="How many streams decode together; no more than the server has slots.")
     ] = "1,2,4,8,16",
@@ -49,24 +58,20 @@ def ladder(
     from loadgen import drive
     from loadgen.cli.engines import as_yaml
     from loadgen.cli.files import refuse_unwritable, written
+    from loadgen.cli.flags import positive_s
     from loadgen.cli.words import Words
     from loadgen.engine.fit import fit
     from loadgen.ladder import as_csv, climb
-    from loadgen.scenario import build
 
-    given = {"base_url": base_url, "model": model, "backend": backend, "endpoint": endpoint}
-    target = {
-        key: value for key, value in (given | {"api_key_env": api_key_env}).items() if value is not None
-    }
-    any_load = {"arrivals": {"kind": "burst"}, "num_requests": 1}
-    asked = build({"name": "ladder", "target": target, "load": any_load})
+    asked = _asked(ctx.params)
+    patience_s = positive_s("--wait-ready", wait_ready)
     at, alone = _counts("--levels", levels), _counts("--prompts", prompts)
     refuse_unwritable(out)
     words, folder = Words(quiet=quiet), drive.RUNS / drive.new_run_id("ladder")
     rows: list[Measured] = []
     for rung in climb(
         asked,
-        _measuring(words, folder),
+        _measuring(words, folder, patience_s),
         levels=at,
         prompt_tokens=input_len,
         output_tokens=output_len,
@@ -80,14 +85,33 @@ def ladder(
     words.document(as_yaml(fit(rows), file))
 
 
-def _measuring(words: Words, folder: Path) -> Measure:
+def _asked(params: dict[str, Any]) -> Scenario:
+    """The one server that is asked for, by the flags and variables that any run names it by.
+
+    Raises ScenarioError where there is none, or several.
+    """
+    from loadgen.cli import environment
+    from loadgen.cli.flags import overlay
+    from loadgen.scenario import ScenarioError
+
+    urls = params["base_url"] or [environment.base_url(quiet=params["quiet"])]
+    if urls == [None]:
+        raise ScenarioError("no server is named: give --base-url")
+    if len(urls) > 1:
+        raise ScenarioError("--base-url: the steps of one server are measured: give one")
+    lengths = {"input_len": None, "output_len": None}  # are those of a rung
+    any_load = {"request_rate": "1", "num_prompts": 1}
+    return overlay(None, {**params, **lengths, **any_load, "base_url": urls, "name": "ladder"})
+
+
+def _measuring(words: Words, folder: Path, wait_ready_s: float | None) -> Measure:
     """Fires each run at a target that is looked at before the first."""
     from loadgen.cli.capacity import measuring
     from loadgen.cli.firing import Manner
     from loadgen.drive import Order
     from loadgen.workload import draw
 
-    fire = measuring(Manner(words.progress, words.quiet), virtual=False)
+    fire = measuring(Manner(words.progress, words.quiet, wait_ready_s=wait_ready_s), virtual=False)
 
     def measure(scenario: Scenario, name: str) -> Run:
         run = fire(Order(scenario, draw(scenario), folder / name, f"{folder.name}-{name}"), None)

@@ -31,7 +31,10 @@ Balance = Annotated[
 ]
 Model = Annotated[str | None, typer.Option(help="Model name; picked when the server has only one.")]
 Backend = Annotated[
-    str | None, typer.Option(help="Which API, as in vLLM's benchmark: openai-chat (default), openai, tgi ...")
+    str | None,
+    typer.Option(
+        help="Which API, as in vLLM's benchmark: openai-chat (default), openai ...; loadgen schema has all."
+    ),
 ]
 Endpoint = Annotated[
     str | None, typer.Option(help="Its path, such as /v1/chat/completions; it tells which API, too.")
@@ -45,6 +48,27 @@ ApiKeyEnv = Annotated[
 Metrics = Annotated[
     str | None,
     typer.Option(help="URL of the server's Prometheus metrics; auto (default): its /metrics; none."),
+]
+
+Header = Annotated[list[str] | None, typer.Option(help="NAME=VALUE, sent with every request; repeatable.")]
+ExtraBody = Annotated[str | None, typer.Option(help="JSON object merged into every request body.")]
+Connections = Annotated[str | None, typer.Option(help="keep-alive (default) or fresh.")]
+CaFile = Annotated[str | None, typer.Option(help="PEM file of the authority that signed the server.")]
+Insecure = Annotated[bool | None, typer.Option("--insecure", help="Do not verify the certificate.")]
+CertFile = Annotated[
+    str | None, typer.Option(help="PEM file of our own certificate, where the server wants one.")
+]
+KeyFile = Annotated[str | None, typer.Option(help="PEM file of its key, where --cert-file does not hold it.")]
+UnixSocket = Annotated[
+    str | None, typer.Option(help="Connect to this socket rather than to the base URL's host.")
+]
+Proxy = Annotated[
+    str | None,
+    typer.Option(help="http://HOST:PORT to go through; none overrides HTTP_PROXY and HTTPS_PROXY."),
+]
+TimeoutConnect = Annotated[str | None, typer.Option(help="Longest wait for a connection. Default 10s.")]
+WaitReady = Annotated[
+    str | None, typer.Option(help="Wait at most so long for the server to be ready, such as 10m.")
 ]
 
 LoraModules = Annotated[

@@ -29,32 +29,15 @@ def run(
     endpoint: options.Endpoint = None,
     api_key_env: options.ApiKeyEnv = None,
     metrics: options.Metrics = None,
-    header: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE, sent with every request; repeatable.")
-    ] = None,
-    extra_body: Annotated[
-        str | None, typer.Option(help="JSON object merged into every request body.")
-    ] = None,
-    connections: Annotated[str | None, typer.Option(help="keep-alive (default) or fresh.")] = None,
-    ca_file: Annotated[
-        str | None, typer.Option(help="PEM file of the authority that signed the server.")
-    ] = None,
-    insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Do not verify the certificate.")
-    ] = None,
-    cert_file: Annotated[
-        str | None, typer.Option(help="PEM file of our own certificate, where the server wants one.")
-    ] = None,
-    key_file: Annotated[
-        str | None, typer.Option(help="PEM file of its key, where --cert-file does not hold it.")
-    ] = None,
-    unix_socket: Annotated[
-        str | None, typer.Option(help="Connect to this socket rather than to the base URL's host.")
-    ] = None,
-    proxy: Annotated[
-        str | None,
-        typer.Option(help="http://HOST:PORT to go through; none overrides HTTP_PROXY and HTTPS_PROXY."),
-    ] = None,
+    header: options.Header = None,
+    extra_body: options.ExtraBody = None,
+    connections: options.Connections = None,
+    ca_file: options.CaFile = None,
+    insecure: options.Insecure = None,
+    cert_file: options.CertFile = None,
+    key_file: options.KeyFile = None,
+    unix_socket: options.UnixSocket = None,
+    proxy: options.Proxy = None,
     warm: options.Warm = None,
     clock: options.Clock = None,
     processes: options.Processes = None,
@@ -84,9 +67,7 @@ def run(
     slo: options.Slo = None,
     goodput: options.Goodput = None,
     policy: options.Policy = None,
-    timeout_connect: Annotated[
-        str | None, typer.Option(help="Longest wait for a connection. Default 10s.")
-    ] = None,
+    timeout_connect: options.TimeoutConnect = None,
     timeout_first_token: Annotated[
         str | None, typer.Option(help="Longest wait for the first token. Default 5m.")
     ] = None,
@@ -99,9 +80,7 @@ def run(
     ] = None,
     repeats: options.Repeats = None,
     no_preflight: options.NoPreflight = False,
-    wait_ready: Annotated[
-        str | None, typer.Option(help="Wait at most so long for the server to be ready, such as 10m.")
-    ] = None,
+    wait_ready: options.WaitReady = None,
     salt: Annotated[str | None, typer.Option(help="Prompt salt; the same one replays byte for byte.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
     stop_on_fail: Annotated[

@@ -377,3 +377,13 @@ def test_a_backend_or_an_endpoint_takes_the_place_of_both(file: str) -> None:
         ("chat", "/v1/chat/completions"),
         ("tgi", "/mine"),
     ]
+
+
+def test_a_backend_that_is_none_is_one_line() -> None:
+    """It says nothing of an endpoint, which nobody gave."""
+    with pytest.raises(ScenarioError) as told:
+        flags.overlay(
+            None,
+            {"base_url": ["http://127.0.0.1:9"], "backend": "vlm", "request_rate": "1", "num_prompts": 1},
+        )
+    assert str(told.value) == "--backend: unknown value 'vlm', did you mean vllm?"

@@ -11,7 +11,7 @@ import pytest
 
 from loadgen.engine.fit import read
 from loadgen.knobs import FittedCost
-from loadgen.scenario import parse
+from loadgen.scenario import Scenario, ScenarioError, parse
 from tests.cli.test_engines import Door
 
 COST = '{"kind": "fitted", "weights": "20ms", "per_token": "400us", "per_context_token": "2us"}'
@@ -68,3 +68,37 @@ def test_a_ladder_over_http_gives_the_served_engines_cost_back(
         told = hypot(cost.weights_s, cost.per_token_s * tokens) + cost.per_context_token_s * contexts
         served = hypot(0.020, 400e-6 * tokens) + 2e-6 * contexts
         assert told + cost.overhead_s == pytest.approx(served, rel=0.15)
+
+
+def test_the_server_is_named_as_for_any_run(engines: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same flags and variables; the lengths of rungs are none of the target's."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://127.0.0.1:9")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+    asked: list[Scenario] = []
+
+    def climbed(scenario: Scenario, *_: object, **__: object) -> None:
+        asked.append(scenario)
+        raise ScenarioError("enough")
+
+    monkeypatch.setattr("loadgen.ladder.climb", climbed)
+    engines("ladder", "--header", "X-A=b", "--insecure", "--input-len", "32", "--quiet")
+    [target] = [scenario.target for scenario in asked]
+    assert target is not None
+    assert target.urls == ("https://127.0.0.1:9",)
+    assert (target.api_key_env, target.headers, target.insecure) == ("OPENAI_API_KEY", {"X-A": "b"}, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no server is named: give --base-url"),
+        (["--base-url", "http://a:1", "--base-url", "http://b:1"], "the steps of one server are measured"),
+    ],
+)
+def test_one_server_is_climbed(engines: Door, words: list[str], said: str) -> None:
+    """Neither none nor two."""
+    code, _, err = engines("ladder", *words)
+    assert code == 2
+    assert said in err
+    assert len(err.splitlines()) == 1
