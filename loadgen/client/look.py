@@ -160,13 +160,14 @@ class Look:
         for stream in [seen.stream for seen in reversed(asked) if came_in_pieces(seen)]:
             first, each = _took(stream.first_token_us or 0), _took(sum(stream.gaps_us) / len(stream.gaps_us))
             return trait.yes(f"{stream.events} token events, the first after {first}, then one each {each}")
-        stream = asked[-1].stream
+        stream, came_at_once = asked[-1].stream, False in map(came_in_pieces, asked)
         whole = f"all {stream.events} token events were there after {_took(_whole_us(stream))}"
-        if len(asked) == 2 and False in map(came_in_pieces, asked):
+        if came_at_once and len(asked) > 1:
             return trait.no(
                 f"{whole}, and came at once", "TTFT is that of the whole answer, and gaps mean nothing"
             )
-        return trait.untold(f"{whole}: too quick to tell whether they came one by one")
+        why = "once may be chance" if came_at_once else "too quick to tell whether they came one by one"
+        return trait.untold(f"{whole}: {why}")
 
     def _usage(self) -> Trait:
         usage = self.seen.stream.usage
@@ -287,11 +288,13 @@ class Look:
     def _metrics(self) -> Trait:
         if not self.metrics:
             return Trait(name="metrics", has=None, says="not wanted")
-        if absent := [scrape.error for scrape in self.metrics if scrape.error is not None]:
-            instead = "the report has none of its figures"
-            return Trait(name="metrics", has=False, says="; ".join(absent), instead=instead)
-        kinds = ", ".join({scrape.kind or "an unknown server": None for scrape in self.metrics})
-        return Trait(name="metrics", has=True, says=f"those of {kinds}")
+        trait = _Answer("metrics")
+        absent = [scrape.error for scrape in self.metrics if scrape.error is not None]
+        if len(absent) == len(self.metrics):
+            return trait.no("; ".join(absent), "the report has none of its figures")
+        there = [scrape.kind for scrape in self.metrics if scrape.error is None]
+        kinds = ", ".join(dict.fromkeys(kind or "no server that we know" for kind in there))
+        return trait.yes("; ".join([f"figures of {kinds}, looked at each second of a run", *absent]))
 
     def _context(self) -> Trait:
         tokens = self.kind.context_tokens

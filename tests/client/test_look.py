@@ -75,6 +75,13 @@ async def test_one_answer_that_came_at_once_is_not_held_against_the_server() -> 
     assert trait(found, "streaming").has is True
 
 
+async def test_an_answer_that_came_at_once_and_no_other_tells_nothing() -> None:
+    """The second was refused."""
+    found = await look(turns(held(EIGHT, 0.12), json_reply({}, status=503)))
+    assert trait(found, "streaming").has is None
+    assert trait(found, "streaming").says.endswith(": once may be chance")
+
+
 async def test_an_answer_too_quick_to_tell_is_followed_by_a_longer_one() -> None:
     """64 tokens; they come a millisecond apart."""
     long = stream_reply([f"t{n}" for n in range(64)], gap_s=0.001)
@@ -241,6 +248,10 @@ async def test_metrics_elsewhere_are_looked_at_as_a_run_will() -> None:
         found = await look(stream_reply(), metrics=[f"{other.url}/none"])
         assert trait(found, "metrics").has is False
         assert f"GET {other.url}/none: 404" in trait(found, "metrics").says
+        found = await look(stream_reply(), metrics=[f"{other.url}/stats", f"{other.url}/none"])
+        assert trait(found, "metrics").has is True
+        assert f"GET {other.url}/none: 404" in trait(found, "metrics").says
+    assert trait(await look(stream_reply(), {"/prometheus/metrics": page}), "metrics").has is True
 
 
 # --- classes and servers ------------------------------------------------------------------------------------
