@@ -11,6 +11,7 @@ import msgspec
 
 from loadgen.run import Source
 from loadgen.scenario import ScenarioError
+from loadgen.stats.asked import law_in_words
 from loadgen.stats.change import ASSUMED_NOISE
 from loadgen.stats.summary import Distribution, Interval, Summary
 from loadgen.stats.validity import OTHER_LENGTHS, due_unknown
@@ -152,7 +153,9 @@ def _differences(scenarios: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[s
 def _flat(asked: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
     for key, value in asked.items():
         if within or key not in _OF_NAMES:
-            if isinstance(value, Mapping):
+            if key.endswith("_tokens"):
+                yield f"{within}{key}", law_in_words(value)
+            elif isinstance(value, Mapping):
                 yield from _flat(value, f"{within}{key}.")
             else:
                 yield (

@@ -12,6 +12,7 @@ import msgspec
 from loadgen.faults import hint
 from loadgen.run import Source
 from loadgen.scenario import ScenarioError
+from loadgen.stats.asked import law_in_words
 from loadgen.stats.change import ASSUMED_NOISE, Change, changes
 from loadgen.stats.figures import GATED, METRICS, Metric, Tolerance
 from loadgen.stats.sample import Sample
@@ -303,7 +304,7 @@ def _other(a: Sample, b: Sample) -> Iterator[str]:
     }
     for what, (mine, others) in facts.items():
         if mine != others:
-            yield f"{what}: {mine}, then {others}."
+            yield f"{what}: {mine or 'unknown'}, then {others or 'unknown'}."
     for _, said in _differences(a.about.scenario, b.about.scenario):
         yield f"other settings: {said}."
 
@@ -323,6 +324,8 @@ def _differences(a: Any, b: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Each key at which two scenarios differ, and both values in words. What one is silent of is unknown."""
     if a == b or path in _NO_SETTINGS:
         return
+    if path.endswith("_tokens"):
+        a, b = law_in_words(a) or None, law_in_words(b) or None
     if isinstance(a, dict) and isinstance(b, dict):
         for key in dict.fromkeys([*a, *b]) if path else [key for key in a if key in b]:
             yield from _differences(a.get(key), b.get(key), f"{path}.{key}".lstrip("."))

@@ -237,7 +237,7 @@ def test_one_run_on_both_sides_is_refused(runs: dict[str, Taken]) -> None:
         ({"host": {"name": "ci-2", "cpus": 4}}, "another machine: "),
         ({"source": "http"}, "another way to measure: virtual, then http."),
         ({"versions": {"loadgen": "9"}}, "another version of loadgen: "),
-        ({"server": {"server": "uvicorn"}}, "another server: None, then uvicorn."),
+        ({"server": {"server": "uvicorn"}}, "another server: unknown, then uvicorn."),
         ({"model": "opt-66b"}, "another model: mini-engine, then opt-66b."),
     ],
 )

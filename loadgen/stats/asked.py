@@ -21,8 +21,10 @@ def asked_load(run: Run) -> str:
     if (rows := load.get("requests")) is not None:
         parts = [f"{len(rows):,} requests written out"]
     else:
-        parts = [_law(load.get("arrivals")), _extent(load)]
-        parts += [f"{word} {_law(load.get(f'{word}_tokens'))}".strip() for word in ("prompt", "output")]
+        parts = [law_in_words(load.get("arrivals")), _extent(load)]
+        parts += [
+            f"{word} {law_in_words(load.get(f'{word}_tokens'))}".strip() for word in ("prompt", "output")
+        ]
         parts += [
             _file(load.get("trace")),
             _sessions(load.get("sessions")),
@@ -56,8 +58,8 @@ def _file(trace: dict[str, Any] | None) -> str:
 def _sessions(sessions: dict[str, Any] | None) -> str:
     if sessions is None:
         return ""
-    turns = "as in the trace" if sessions["turns"] is None else _law(sessions["turns"])
-    return f"turns {turns}, think {_law(sessions['think'])}"
+    turns = "as in the trace" if sessions["turns"] is None else law_in_words(sessions["turns"])
+    return f"turns {turns}, think {law_in_words(sessions['think'])}"
 
 
 def _classes(classes: dict[str, Any]) -> str:
@@ -65,7 +67,7 @@ def _classes(classes: dict[str, Any]) -> str:
     return f"classes {shares}" if shares else ""
 
 
-def _law(law: Any) -> str:
+def law_in_words(law: Any) -> str:
     """A law of arrivals or lengths by its kind and its keys; a bare number is itself."""
     if not isinstance(law, dict):
         return "" if law is None else str(law)
@@ -91,10 +93,10 @@ def _shown(value: Any) -> str:
     if value is True:
         return ""
     if isinstance(value, list | dict):
-        return _law(value) if "kind" in value else f"({len(value)})"
+        return law_in_words(value) if "kind" in value else f"({len(value)})"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _stage(stage: dict[str, Any]) -> str:
     ends = f"for {stage['duration']}" if stage["duration"] else f"{stage['num_requests']:,} requests"
-    return f"{_law(stage['arrivals'])} {ends}"
+    return f"{law_in_words(stage['arrivals'])} {ends}"

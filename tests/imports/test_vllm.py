@@ -346,14 +346,19 @@ def test_what_the_file_is_silent_of_is_not_made_up(imported: Import) -> None:
     asked = summarize(theirs).asked
     assert "seed" not in asked
     assert "prompt 10 to 30 as in the file" in asked
-    mine = run_of([ok(i, i * 0.5) for i in range(3)], scenario={**theirs.header.scenario, "seed": 1})
+    load = {**theirs.header.scenario["load"], "prompt_tokens": {"kind": "fixed", "tokens": 64}}
+    mine = run_of([ok(i, i * 0.5) for i in range(3)], scenario={"load": load, "seed": 1})
     summaries = {"mine": summarize(mine), "theirs": summarize(theirs)}
     found = gate(
         [sample(theirs, summaries["theirs"])], [sample(mine, summaries["mine"])], paired=False, noise=0.1
     )
-    assert not [note for note in found.notes if "seed" in note]
+    assert [note for note in found.notes if note.startswith("other settings")] == [
+        "other settings: load.prompt_tokens: 64, then 10 to 30 as in the file."
+    ]
     scenarios = {"mine": mine.header.scenario, "theirs": theirs.header.scenario}
-    assert not compare(summaries, {"mine": "a", "theirs": "b"}, scenarios).variants["mine"].differs
+    differs = compare(summaries, {"mine": "a", "theirs": "b"}, scenarios).variants["mine"].differs
+    assert differs["load.prompt_tokens"] == "64"
+    assert "seed" not in differs
 
 
 def test_only_a_file_of_some_size_is_read(tmp_path: Path) -> None:
