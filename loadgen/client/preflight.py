@@ -253,6 +253,8 @@ class _Server:
         found = await self.probe.look_for_endpoints()
         there = ", ".join(name for name, is_there in found.items() if is_there)
         untold = ", ".join(name for name, is_there in found.items() if is_there is None)
+        if not there and not untold and seen.words.startswith("an HTML page"):
+            return "it is a web server, not an LLM API: check the base URL"
         has = there or ("none that can be told" if untold else "none")
         models = f"; the server lists {', '.join(self.ids)}" if self.ids else ""
         return f"of the APIs we know it has {has}{models}"

@@ -92,7 +92,7 @@ def refusal(
         if key is None:
             return f"the server refused us {said}; {_NO_KEY}"
         return f"{key} was refused {said}; is it a key of this server's?"
-    if status in (404, 405):
+    if status in (404, 405, 501):
         todo = way_out or "check the base URL, endpoint and model"
         return f"the server knows no such path or model {said}; {todo}"
     if status >= 500:
@@ -151,7 +151,7 @@ def _told(cause: BaseException, address: Address) -> str | None:
                 f"{distrust}; name the authority with --ca-file (ca_file), or trust it: --insecure (insecure)"
             )
         case TimeoutError():
-            why = "a wrong host, a firewall, or https:// to a plain port?"
+            why = "a wrong host, a firewall, or does it hang?"
             return f"no connection in time; {_SLOW_PROXY if address.is_tunnelled else why}"
     return None
 
