@@ -41,20 +41,10 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
     tpot_s = np.divide(e2el_s - ttft_s, outputs - 1, out=np.full(len(r), np.nan), where=outputs > 1)
     prompts = _or(r.prompt_tokens, r.asked_prompt_tokens)
     seconds = _duration_s(run)
-    capped = run.asked("load", "max_concurrency")
-    endpoint = _endpoint(run)
     totals = {"input": float(np.nansum(prompts[ok])), "output": float(outputs[ok].sum())}
     good = _good(summary, ok, ttft_s, tpot_s, e2el_s)
-    return {
-        "date": run.header.started_at,
-        "endpoint_type": endpoint,
-        "backend": run.asked("target", "backend") or _name(endpoint),
-        "label": None,
-        "model_id": summary.model,
-        "tokenizer_id": None,
-        "num_prompts": summary.offered,
-        **_arrivals(run),
-        "max_concurrency": capped,
+    asked = _asked(run, summary)
+    return asked | {
         "duration": seconds,
         "completed": int(ok.sum()),
         "failed": summary.offered - int(ok.sum()),
@@ -71,7 +61,22 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
         **_milliseconds("tpot", _known(tpot_s[ok]), per_ms=1e-3),
         **_milliseconds("itl", _itl_us(r, ok, first_s, last_s), per_ms=1e3),
         **_milliseconds("e2el", _known(e2el_s[ok]), per_ms=1e-3),
-        **(_queued(span_s(r.ready_s, r.due_s)[ok], e2el_s[ok]) if capped else {}),
+        **(_queued(span_s(r.ready_s, r.due_s)[ok], e2el_s[ok]) if asked["max_concurrency"] else {}),
+    }
+
+
+def _asked(run: Run, summary: Summary) -> dict[str, Any]:
+    endpoint = _endpoint(run)
+    return {
+        "date": run.header.started_at,
+        "endpoint_type": endpoint,
+        "backend": run.asked("target", "backend") or _name(endpoint),
+        "label": None,
+        "model_id": summary.model,
+        "tokenizer_id": None,
+        "num_prompts": summary.offered,
+        **_arrivals(run),
+        "max_concurrency": run.asked("load", "max_concurrency"),
     }
 
 

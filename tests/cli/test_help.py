@@ -79,6 +79,13 @@ def test_plan_takes_every_flag_that_shapes_a_plan() -> None:
     assert flags_of("plan") - {"--svg", "--html", "--export", "--diff"} <= flags_of("run")
 
 
+def test_a_target_is_named_alike_everywhere() -> None:
+    """Whatever fires has the flags of the server, and of its metrics where a run keeps them."""
+    named = {"--base-url", "--model", "--backend", "--endpoint", "--api-key-env", "--metrics"}
+    for command in ("run", "capacity", "check"):
+        assert flags_of(command) >= named
+
+
 def test_plan_works_from_flags_alone() -> None:
     """No file is needed to look at a load."""
     done = invoked("plan", "--rate", "5", "--num-prompts", "7", "--input-len", "3", "--json")
