@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -74,6 +76,7 @@ def started(
             stdout=said,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # so that it ends with all the processes that it starts
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         server = Server(f"http://127.0.0.1:{port}", model, process.pid, log)
         try:
@@ -81,6 +84,12 @@ def started(
             yield server
         finally:
             _end(process)
+
+
+def _end_with_parent() -> None:
+    """Even where that is killed: a server that does not read its stdin would run for ever."""
+    set_death_signal = 1
+    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM)
 
 
 def _wait_well(process: subprocess.Popen[bytes], server: Server, limit_s: float) -> None:
