@@ -266,7 +266,7 @@ def _picked(target: Target, server: _Server, askings: Sequence[Asking]) -> str |
         return target.model
     if len(server.ids) > 1 and not all(asking.model for asking in askings):
         several = server.probe.inquiry.masked(", ".join(server.ids))
-        raise ScenarioError(f"target.model: the server has several models, name one of {several}")
+        raise ScenarioError(f"target.model: the server has several models, name one of {several} (--model)")
     return server.ids[0] if len(server.ids) == 1 else None
 
 

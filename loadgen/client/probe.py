@@ -186,7 +186,7 @@ class Probe:
         if stream.error is not None:
             return f"an error where tokens were due: {stream.error[1]}"
         if response.end == "late" and not stream.events:
-            limit = f"{self.limit_s:g} s: timeouts.first_token, and {PATIENCE_S:g} s at most here"
+            limit = f"{self.limit_s:g} s: --timeout-first-token, and {PATIENCE_S:g} s at most here"
             return f"the answer began, but no token came in time ({limit})"
         if response.end == "long" and not stream.events:
             return (

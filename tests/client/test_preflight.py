@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import socket
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 
 from loadgen import plan
-from loadgen.client.address import endpoint_url
+from loadgen.client.address import address, endpoint_url
+from loadgen.client.inquiry import BODY_LIMIT
 from loadgen.client.preflight import PROBE_TOKENS, Preflight, Unreachable, preflight, wait_ready
 from loadgen.client.request import Form
 from loadgen.client.secrets import NO_SECRETS, Secrets
-from loadgen.client.unreachable import one_line, own_words
+from loadgen.client.unreachable import one_line, own_words, silence
 from loadgen.load import Load, Row
 from loadgen.scenario import ScenarioError, Timeouts
 from loadgen.target import Target
@@ -74,7 +76,7 @@ def error(status: int, message: str, **headers: str) -> Reply:
 
 
 async def test_a_good_server_answers_twice_with_tokens_and_leaves_no_note() -> None:
-    """A list of models, a probe of eight tokens and a longer one, as it came too soon to tell; all else asks for no work."""
+    """A list of models, a probe, and a longer one as it came too soon to tell; all else asks for no work."""
     chat = replace(stream_reply(prompt_tokens=11), headers=SSE | {"server": "uvicorn"})
     async with server(chat) as it:
         found = await look(it.url)
@@ -166,7 +168,7 @@ async def test_without_a_key_no_authorization_is_sent() -> None:
 async def test_several_models_and_none_named_is_the_users_to_settle() -> None:
     """A ScenarioError names them, before any probe."""
     async with server(stream_reply(), models_reply("a", "b")) as it:
-        with pytest.raises(ScenarioError, match=r"target\.model: .* name one of a, b"):
+        with pytest.raises(ScenarioError, match=r"target\.model: .* name one of a, b \(--model\)"):
             await look(it.url)
     assert len(it.requests) == 1
 
@@ -348,6 +350,37 @@ async def test_what_will_blur_the_figures_is_noted() -> None:
     assert (found.facts["streams"], found.facts["usage_given"]) == (False, False)
 
 
+@pytest.mark.parametrize("data", [b": ping\n\n", b"data: "])
+async def test_an_answer_that_is_slow_is_said_to_be(data: bytes) -> None:
+    """Not to be another thing than a stream."""
+    chat = Reply(headers=SSE, writes=[(0, data)], end="hang")
+    async with server(chat) as it:
+        line = await refused(it.url, first_token="200ms")
+    assert "the answer began, but no token came in time (0.2 s: --timeout-first-token" in line
+
+
+async def test_a_line_without_end_is_left() -> None:
+    """With what it begins with."""
+    chat = Reply(headers=SSE, writes=[(0, b"data: " + b"x" * (BODY_LIMIT + 1))], end="hang")
+    async with server(chat) as it:
+        line = await refused(it.url)
+    assert "over 262 kB came, and no token among them: data: xxx" in line
+
+
+async def test_what_could_not_be_asked_is_told_with_the_reason() -> None:
+    """The second request is lost: that is no answer about caches, and not for want of asking."""
+    posts = iter([stream_reply()])
+
+    def chat(request: Received) -> Reply:
+        return json_reply({}, status=400) if request.body == b"{" else next(posts, RESET)
+
+    async with server(chat) as it:
+        found = await look(it.url)
+    cache = next(trait for trait in found.traits if trait.name == "prefix cache")
+    assert cache.has is None
+    assert "the connection failed before any answer" in cache.says
+
+
 async def test_a_stream_without_end_is_left() -> None:
     """A server that talks on and on is not read for ever."""
     chat = replace(stream_reply(["word " * 1000] * 100, done=False), end="hang")
@@ -437,6 +470,57 @@ async def test_tls_port_asked_in_plain_and_plain_port_asked_in_tls(tmp_path: Pat
     async with server(stream_reply()) as it:
         line = await refused(it.url.replace("http", "https"))
         assert "the server speaks plain HTTP and was asked with TLS; write http:// in the base URL" in line
+
+
+@pytest.mark.parametrize(("reply", "said"), [(b"HTTP/1.1 400 Bad\r\n\r\n", "write http://"), (b"", "hang?")])
+async def test_a_plain_port_that_is_silent_when_asked_in_tls(
+    reply: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the end of a line that TLS has not; asked in plain it answers, or is silent to all."""
+    monkeypatch.setattr("loadgen.client.stranger.REPLY_S", 0.3)
+    monkeypatch.setattr("loadgen.client.stranger.GREETING_S", 0.1)
+    serving: list[asyncio.Task[None]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())  # type: ignore[arg-type]
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(reply)
+            await reader.read()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        target = Target(base_url=f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+        with pytest.raises(Unreachable) as caught:
+            await preflight(target, None, Timeouts(connect="200ms"), ignore_eos=True)  # type: ignore[arg-type]
+        assert said in str(caught.value)
+        assert said in await silence(address(target))  # where the connection may take longer
+        await asyncio.gather(*serving)
+
+
+async def test_a_key_that_was_not_sent_is_told_from_one_that_was_refused() -> None:
+    """And one of the user's own header from both."""
+    said = {}
+    own = {"Authorization": "Bearer mine"}
+    async with server(stream_reply(), error(401, "who?")) as it:
+        for key, headers in ((None, {}), (KEY, {}), (None, own)):
+            target = Target(base_url=it.url, api_key_env="MY_KEY", headers=headers)
+            with pytest.raises(Unreachable) as caught:
+                await preflight(target, key, Timeouts(), ignore_eos=True)
+            said[key, bool(headers)] = str(caught.value).partition("models: ")[2]
+    name = "name the variable with --api-key-env (api_key_env)"
+    assert said == {
+        (
+            None,
+            False,
+        ): f"the server refused us (401): who?; no key was sent: export OPENAI_API_KEY=... or {name}",
+        (KEY, False): "the key in MY_KEY was refused (401): who?; is it a key of this server's?",
+        (
+            None,
+            True,
+        ): "the Authorization of its headers was refused (401): who?; is it a key of this server's?",
+    }
 
 
 async def test_a_self_signed_certificate_needs_a_word(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from loadgen.client.inquiry import inquire
 from loadgen.client.preflight import Preflight, Unreachable, preflight
+from loadgen.client.probe import Probe
 from loadgen.scenario import Timeouts
 from loadgen.target import Target
 from loadgen.terms import Terms
@@ -172,3 +175,85 @@ async def test_whether_an_api_is_there_costs_the_server_no_work() -> None:
     asked = [r.body for r in requests if r.method == "POST" and r.path != CHAT]
     assert len(asked) == 2
     assert set(asked) == {b"{"}
+
+
+async def test_a_page_is_no_api_and_a_gateway_that_refuses_every_path_tells_nothing() -> None:
+    """HTML is answered for any path; so is 403, or nothing."""
+    page = Reply(404, {"content-type": "text/html"}, writes=[(0, b"<html></html>")])
+    routes: dict[str, Answer] = {
+        CHAT: well,
+        COMPLETIONS: replace(page, status=400),
+        "/v1/responses": json_reply({"detail": "no"}, status=403),
+    }
+    async with ScriptedServer(routes) as it, inquire(Target(base_url=it.url), None, 5.0) as inquiry:
+        found = await Probe(inquiry, 5.0, ignore_eos=True).look_for_endpoints()
+    told = {name: found[name] for name in ("chat", "completions", "responses", "tgi")}
+    assert told == {"chat": True, "completions": False, "responses": None, "tgi": False}
+
+
+async def test_an_api_at_a_path_of_the_users_is_not_said_to_be_at_its_own() -> None:
+    """Only what was seen is told."""
+    found, _ = await look({"/mine": well}, backend="vllm", endpoint="/mine")
+    assert f"not {CHAT}, {COMPLETIONS}" in trait(found, "endpoint").says
+
+
+# --- what is refused, and how it is said --------------------------------------------------------------------
+
+
+async def test_a_length_of_another_dialect_that_is_too_long_is_no_refusal_of_its_key() -> None:
+    """Ollama's is within its options."""
+
+    def answer(request: Received) -> Reply:
+        tokens = request.json()["options"]["num_predict"] if request.body != b"{" else 0
+        return json_reply({"error": f"unsupported: num_predict must be at most 4, not {tokens}"}, status=400)
+
+    with pytest.raises(Unreachable, match="num_predict must be at most 4, not 8"):
+        await look({"/api/chat": answer}, backend="ollama")
+
+
+async def test_a_key_within_another_is_left_out_there() -> None:
+    """And what is beside it stays."""
+
+    def answer(request: Received) -> Reply:
+        if request.body != b"{" and "num_predict" in request.json()["options"]:
+            return json_reply({"error": "unknown option num_predict"}, status=400)
+        return json_reply({"message": {"content": "a"}, "done": True})
+
+    found, requests = await look({"/api/chat": answer}, backend="ollama")
+    assert found.terms.without == {"num_predict"}
+    assert found.terms.applied({"options": {"num_predict": 8, "seed": 1}}) == {"options": {"seed": 1}}
+    assert ["num_predict" in body["options"] for body in probes(requests)][:2] == [True, False]
+
+
+async def test_what_the_user_set_is_asked_once() -> None:
+    """At any depth: nothing is to be learned of it."""
+    refusal = refusing(lambda _: "ignore_eos: Extra inputs are not permitted")
+    for extra in ({"ignore_eos": True}, {"more": {"ignore_eos": True}}):
+        async with ScriptedServer({CHAT: refusal}) as it:
+            with pytest.raises(Unreachable):
+                await preflight(Target(base_url=it.url, extra_body=extra), None, Timeouts(), ignore_eos=True)
+        assert len(probes(it.requests)) == 1
+
+
+async def test_a_hint_that_was_tried_is_not_given_again() -> None:
+    """Both names of the length were refused: to send the other is no help."""
+    refusal = refusing(lambda _: "unsupported: max_tokens and max_completion_tokens")
+    with pytest.raises(Unreachable) as caught:
+        await look({CHAT: refusal})
+    assert "128" not in str(caught.value)
+    assert str(caught.value).endswith("a null there removes a key")
+
+
+async def test_a_server_that_is_busy_once_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was loading its model."""
+    monkeypatch.setattr("loadgen.client.probe.BUSY_S", 0.0)
+    busy = json_reply({"error": {"message": "loading"}}, status=503)
+    calls = iter([busy])
+    strict = refusing(pydantic)
+
+    def answer(request: Received) -> Reply:
+        return strict(request) if request.body == b"{" else next(calls, None) or strict(request)
+
+    found, _ = await look({CHAT: answer})
+    assert found.terms.without == {"ignore_eos"}
+    assert not any("busy" in note for note in found.notes)
