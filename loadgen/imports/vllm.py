@@ -2,8 +2,8 @@
 
 Its requests have no due instants, so each is due when it was started (under a cap on concurrency: when it
 asked for a place, where the file tells); RunHeader.due_known says so. Its TTFT ends with the first event that
-has `choices` in it, and its gaps are between such events. On chat that first event only names a role: it is
-kept as the first choice, and the next one as the first token. Which it is, the file does not tell.
+has `choices` in it, and its gaps are between such events. On chat that first event mostly names a role
+alone: it is kept as the first choice then, and the next one as the first token. The file does not tell.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def bring_in(
     result = _decoded(content, path)
     requests = _requests(result, path)
     origin_s = min(request.start_s - request.wait_s for request in requests)
-    records = [_record(i, request, origin_s, result) for i, request in enumerate(requests)]
+    opens = _opens_with_role(result, requests)
+    records = [_record(i, request, origin_s, result.model_id, opens) for i, request in enumerate(requests)]
     header = _header(result, records, path, name, slos)
     header.plan_digest = hashlib.sha256(content).hexdigest()
     at = folder or RUNS / header.run_id
@@ -167,15 +168,15 @@ def _refuse_wrong(found: list[Any], name: str, path: Path, most: int = MAX_COUNT
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def _record(index: int, asked: _Request, origin_s: float, result: Result) -> RequestRecord:
+def _record(index: int, asked: _Request, origin_s: float, model: str | None, opens: bool) -> RequestRecord:
     """One request, in whole microseconds from the first."""
     started_s = asked.start_s - origin_s
     events_s = started_s + asked.ttft_s + np.cumsum([0.0, *asked.gaps_s])
     events_us = np.rint(events_s * 1e6).astype(int).tolist() if asked.ttft_s else []
     is_ok = bool(events_us) and not asked.error
-    tokens_us = (events_us[1:] or events_us) if is_ok else events_us[1:]
-    if not _is_chat(result):
-        tokens_us = events_us
+    tokens_us = events_us
+    if opens and (len(events_us) > 1 or not is_ok):
+        tokens_us = events_us[1:]
     choice_s, first_s, last_s, end_s = map(
         _seconds, (events_us[:1], tokens_us[:1], tokens_us[-1:], events_us[-1:])
     )
@@ -185,7 +186,7 @@ def _record(index: int, asked: _Request, origin_s: float, result: Result) -> Req
         index=index,
         request_id=str(index),
         phase="measured",
-        model=result.model_id,
+        model=model,
         due_s=max(0.0, round(started_s - asked.wait_s, 6)),
         slot_s=round(started_s, 6) if asked.wait_s > _WAITED_S else None,
         started_s=round(started_s, 6),
@@ -205,6 +206,14 @@ def _record(index: int, asked: _Request, origin_s: float, result: Result) -> Req
 
 def _is_chat(result: Result) -> bool:
     return any(name == result.backend and spoken == "chat" for name, spoken in BACKENDS.items())
+
+
+def _opens_with_role(result: Result, requests: list[_Request]) -> bool:
+    """Whether the first event of an answer names a role alone: on chat, but where most answers have as many
+    events as tokens.
+    """
+    more = Counter(len(r.gaps_s) + 1 - r.output_tokens for r in requests if r.ttft_s and not r.error)
+    return _is_chat(result) and more.most_common(1)[:1] != [(0, more[0])]
 
 
 def _seconds(some_us: list[int]) -> float | None:

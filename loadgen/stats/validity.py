@@ -90,7 +90,7 @@ def _due_unknown(run: Run) -> Iterator[Finding]:
     text = "nothing tells when requests should have been sent, nor whether the client kept up: latencies"
     endless = int((r.measured & ~r.answered & np.isnan(r.ended_s)).sum())
     open_ended = f"; {endless:,} failed requests count as in flight to the end, as theirs is not known"
-    guessed = "; nor which event of a chat bore the first token: the second one is taken for it"
+    guessed = "; nor which event of a chat bore the first token: it is taken to be the one after the role"
     yield Finding(
         name=DUE_UNKNOWN,
         effect="warning",

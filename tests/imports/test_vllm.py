@@ -296,6 +296,13 @@ def test_a_role_alone_is_no_token(imported: Import) -> None:
     assert r.per_event.tolist() == [1, 1, 1]
 
 
+def test_a_chat_without_an_event_for_the_role_keeps_its_first_token(imported: Import) -> None:
+    """Where most answers have as many events as tokens, the first bears one; the file still does not tell."""
+    run = imported(**CHAT | {"output_lens": [3, 4, 9]})
+    assert run.records.first_token_s[0] == pytest.approx(0.1)
+    assert not run.header.first_token_known
+
+
 def _many(n: int) -> dict[str, Any]:
     few = {key: CHAT[key][:1] * n for key in ("errors", "ttfts", "itls", "output_lens")}
     return few | {"input_lens": [16] * n, "start_times": [i * 0.5 for i in range(n)]}
