@@ -12,7 +12,7 @@ from loadgen.charts.picture import Columns, Picture, colour, plain
 from loadgen.charts.timeline import SECONDS, bins, column, titled, window_rules, zoom
 from loadgen.engine.trace import Iteration
 from loadgen.records import Floats, Records
-from loadgen.report.figures import number
+from loadgen.report.figures import UNDEFINED, duration, number
 from loadgen.report.tables import Column, Table
 from loadgen.run import Run
 from loadgen.server_log import ServerLog
@@ -26,6 +26,7 @@ CLIENT, RUNNING, WAITING = "in flight", "running", "waiting"
 _AT_CLIENT = {CLIENT: "in flight at the client"}
 _IN_ENGINE = _AT_CLIENT | {RUNNING: "running in the engine", WAITING: "waiting in the engine"}
 _IN_SERVER = _AT_CLIENT | {RUNNING: "running by the server's count", WAITING: "waiting by the server's count"}
+LOOKED_AT = (RUNNING, WAITING)  # of a server, which is known at some instants alone
 _SERIES = {CLIENT: "ink", RUNNING: "decode", WAITING: "rejected"}
 _DASHES = {CLIENT: [1, 0], RUNNING: [1, 0], WAITING: [2, 2]}
 
@@ -47,14 +48,14 @@ def in_flight(run: Run, trace: Sequence[Iteration] = ()) -> Picture | None:
     return Picture(
         name="in-flight",
         title=titled("Requests in flight", run),
-        says=_says(counted, where, window_s(run)),
+        says=_says(counted, where, window_s(run), LOOKED_AT if not trace else ()),
         spec=plain(_chart(series, rules)),
         data={
             "in_flight": _columns({CLIENT: counted[CLIENT]}),
             "in_engine": _columns({name: counted[name] for name in counted if name != CLIENT}),
         }
         | window,
-        table=_table(counted, where, run.records),
+        table=_table(counted, where, run.records, LOOKED_AT if not trace else ()),
         by="where",
         series=series,
     )
@@ -85,10 +86,7 @@ def _of_server(log: ServerLog) -> dict[str, Steps]:
         return {}
     whole = together([*tracks(log).values()])
     known = {name: whole.known(name) for name in (RUNNING, WAITING)}
-    return {
-        name: (np.maximum(at_s, 0.0), values.round().astype(np.int64))
-        for name, (at_s, values) in known.items()
-    }
+    return {name: (told.at_s, told.values.round().astype(np.int64)) for name, told in known.items()}
 
 
 def _thinned(steps: Steps) -> Steps:
@@ -105,7 +103,7 @@ def _thinned(steps: Steps) -> Steps:
 def _columns(counted: dict[str, Steps]) -> Columns:
     thin = {name: _thinned(steps) for name, steps in counted.items()}
     return {
-        "at_s": [at for instants, _ in thin.values() for at in column(instants)],
+        "at_s": [at for instants, _ in thin.values() for at in column(instants.clip(0))],
         "requests": [n for _, counts in thin.values() for n in counts.tolist()],
         "where": [name for name, (instants, _) in thin.items() for _ in range(len(instants))],
     }
@@ -133,16 +131,24 @@ def _chart(series: dict[str, str], rules: list[Any]) -> Any:
     return alt.layer(engine, client, *rules)
 
 
-def _says(counted: dict[str, Steps], where: dict[str, str], window: tuple[float, float] | None) -> str:
+def _says(
+    counted: dict[str, Steps],
+    where: dict[str, str],
+    window: tuple[float, float] | None,
+    looked_at: Sequence[str],
+) -> str:
     """The most of each, within the window where there is one: what comes after it is tail."""
-    said = []
+    said, unknown = [], ""
     for name, (instants, counts) in counted.items():
+        if window and name in looked_at and not ((instants >= window[0]) & (instants < window[1])).any():
+            unknown = f" No look at the server fell in the window of {duration(window[1] - window[0])}."
+            continue
         first, last = _within(instants, window) if window else (0, len(instants))
         place = first + int(counts[first:last].argmax()) if last > first else 0
         most = int(counts[place]) if last > first else 0
-        when = f" (at {number(float(instants[place]))} s)" if most else ""
+        when = f" (at {number(max(float(instants[place]), 0.0))} s)" if most else ""
         said.append(f"{most:,} {where[name]}{when}")
-    return f"At most{' in the window:' if window else ''} {', '.join(said)}."
+    return f"At most{' in the window:' if window else ''} {', '.join(said)}.{unknown}"
 
 
 def _within(instants: Floats, window: tuple[float, float]) -> tuple[int, int]:
@@ -151,21 +157,26 @@ def _within(instants: Floats, window: tuple[float, float]) -> tuple[int, int]:
     return max(first - 1, 0), int(np.searchsorted(instants, window[1]))
 
 
-def _table(counted: dict[str, Steps], where: dict[str, str], r: Records) -> Table:
+def _table(counted: dict[str, Steps], where: dict[str, str], r: Records, looked_at: Sequence[str]) -> Table:
     time = bins(r, _ROWS)
     ends = time.starts_s() + time.width_s
     rows = [[f"{number(float(end - time.width_s))} to {number(float(end))}"] for end in ends]
-    for steps in counted.values():
-        for row, most in zip(rows, _most(steps, ends), strict=True):
-            row.append(f"{most:,}")
+    for name, steps in counted.items():
+        for row, most in zip(rows, _most(steps, ends, is_held=name not in looked_at), strict=True):
+            row.append(UNDEFINED if most is None else f"{most:,}")
     notes = [f"The most at once in each span: {', '.join(where[name] for name in counted)}."]
     return Table("Requests in flight", [Column("seconds", "label"), *map(Column, counted)], rows, notes)
 
 
-def _most(steps: Steps, ends: Floats) -> list[int]:
-    """The most at once in each of some spans that follow one another, what goes on from before included."""
+def _most(steps: Steps, ends: Floats, *, is_held: bool) -> list[int | None]:
+    """The most at once in each of some spans that follow one another, what goes on from before included;
+    unless it `is_held` meanwhile, None where there is no change.
+    """
     instants, counts = steps
     levels = np.concatenate([[0], counts])  # before the first change there is none
     last = np.searchsorted(instants, ends)  # changes before each end
-    first = np.concatenate([[0], last[:-1]])
-    return [int(levels[a : b + 1].max()) for a, b in zip(first, last, strict=True)]
+    first = np.concatenate([[0 if is_held else np.searchsorted(instants, 0.0)], last[:-1]])
+    return [
+        int(levels[a : b + 1].max()) if is_held else int(levels[a + 1 : b + 1].max()) if b > a else None
+        for a, b in zip(first, last, strict=True)
+    ]

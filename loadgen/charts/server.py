@@ -24,7 +24,7 @@ def memory(run: Run) -> Picture | None:
     if not run.server.scrapes:
         return None
     whole = together([*tracks(run.server).values()])
-    at_s, share = whole.known("kv_share")
+    _, at_s, share = whole.known("kv_share")
     lost_at_s, lost = _lost(whole)
     if not len(at_s) or not (share.any() or lost.any()):
         return None
@@ -47,7 +47,7 @@ def memory(run: Run) -> Picture | None:
 
 def _lost(whole: Track) -> tuple[Floats, Floats]:
     """At each look, how many lost their slots since the one before."""
-    at_s, counted = whole.known("preemptions")
+    _, at_s, counted = whole.known("preemptions")
     return at_s[1:], np.diff(counted)
 
 

@@ -64,7 +64,6 @@ def trust(summary: Summary) -> list[str | Headline]:
         *(Headline("note", said) for said in summary_view.cautions(summary)),
         *summary_view.certificate(summary),
         *summary_view.client(summary),
-        *server_view.absent(summary),
     ]
 
 

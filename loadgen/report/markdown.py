@@ -40,7 +40,6 @@ def summary_markdown(summary: Summary, pictures: Mapping[str, str] = {}) -> str:
     parts += map(escape, [summary_view.identity(summary), summary_view.load(summary)])
     parts += map(escape, summary_view.certificate(summary))
     parts += map(escape, summary_view.client(summary))
-    parts += map(escape, server_view.absent(summary))
     parts += [
         as_list(
             [" ".join(summary_view.finding(f)).strip() for f in summary_view.findings(summary)]

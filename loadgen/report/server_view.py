@@ -6,56 +6,61 @@ from collections.abc import Iterator
 
 from loadgen.report.figures import UNDEFINED, clean, duration, number, percent
 from loadgen.report.tables import Column, Table
+from loadgen.server_log import GAUGES
 from loadgen.stats.server import WORDS
-from loadgen.stats.summary import Agreement, Overlap, ServerPart, Summary
+from loadgen.stats.summary import Agreement, Overlap, ServerPart, ServerSide, Summary
 
 TITLE = "Server, by its own metrics"
 FEW_LOOKS = 0.9  # a share of those due: below, or after so long a gap, it is said
 LONG_GAP_S = 2.5
-
-
-def absent(s: Summary) -> list[str]:
-    """Why there are no metrics of the server, on a line; nothing where there are."""
-    if s.server is None or s.server.whole is not None:
-        return []
-    return [f"server metrics: none ({clean(s.server.absent or '', 300)})"]
+FIGURES = {
+    "running": "running",
+    "waiting": "waiting",
+    "kv_share": "KV cache",
+    "preemptions": "preemptions",
+    "output_tokens": "output tokens",
+    "prompt_tokens": "prompt tokens",
+    "succeeded": "requests that ended well",
+    "prefix_queries": "cache hits",
+    "step_tokens_count": "tokens of a step",
+    "queue_s_count": "time in its queue",
+    "ttft_s_count": "TTFT",
+}
+_COLUMNS = [Column("figure", "label"), Column("value"), Column("unit", "label"), Column("counted", "words")]
 
 
 def tables(s: Summary, source: str) -> list[Table]:
-    """The servers of a run together, and each of several."""
-    if s.server is None or s.server.whole is None:
+    """The servers of a run together, and each of several; or why there are no metrics of them."""
+    if s.server is None:
         return []
-    found = [_whole(s, s.server.whole, source)]
+    if (whole := s.server.whole) is None:
+        return [Table(TITLE, _COLUMNS, [["metrics", "none", "", clean(s.server.absent or "", 300)]])]
+    names = f", under {whole.kind}'s names" if whole.kind else ""
+    rows = [*_gauges(s, whole), *_counts(s.server, whole)]
+    found = [Table(f"{TITLE}{names} ({source})", _COLUMNS, rows)]
     if s.server.by_target:
         found.append(_by_target(s.server.by_target, source))
     return [table for table in found if table.rows]
 
 
-def _whole(s: Summary, whole: ServerPart, source: str) -> Table:
-    columns = [
-        Column("figure", "label"),
-        Column("value"),
-        Column("unit", "label"),
-        Column("counted", "words"),
-    ]
-    names = f", under {whole.kind}'s names" if whole.kind else ""
-    return Table(f"{TITLE}{names} ({source})", columns, [*_gauges(whole), *_counts(s, whole)])
-
-
-def _gauges(whole: ServerPart) -> Iterator[list[str]]:
+def _gauges(s: Summary, whole: ServerPart) -> Iterator[list[str]]:
+    if not whole.looks_in_window and any(name not in whole.untold for name in GAUGES):
+        yield [*("looks", "0", ""), f"in the window of {_window(s)}: what ran then is not known"]
+        return
     for name, where in (("running", "in a slot"), ("waiting", "in its queue")):
         if name in whole.means:
             said = f"{where}, mean of looks in the window; at most {whole.peaks[name]:,.0f}"
-            yield [name, number(whole.means[name]), "requests", said]
+            yield [name, _level(whole.means[name]), "requests", said]
     if "kv_share" in whole.means:
         said = f"held, mean of looks in the window; at most {percent(whole.peaks['kv_share'], 1000)}"
         yield ["KV cache", percent(whole.means["kv_share"], 1000), "", said]
 
 
-def _counts(s: Summary, whole: ServerPart) -> Iterator[list[str]]:
+def _counts(side: ServerSide, whole: ServerPart) -> Iterator[list[str]]:
     counts = whole.counts
     if "preemptions" in counts:
-        yield ["preemptions", f"{counts['preemptions']:,.0f}", "", "over the whole run"]
+        least = "at least, " if whole.restarts else ""
+        yield ["preemptions", f"{counts['preemptions']:,.0f}", "", f"{least}over the whole run"]
     if (share := whole.ratio("prefix_hits", "prefix_queries")) is not None:
         yield ["cache hits", percent(share, 1000), "", "of prompt tokens, over the whole run"]
     if (tokens := whole.ratio("step_tokens_sum", "step_tokens_count")) is not None:
@@ -67,9 +72,19 @@ def _counts(s: Summary, whole: ServerPart) -> Iterator[list[str]]:
             f"wait in its queue, mean of {counts['queue_s_count']:,.0f} requests",
         ]
     if (ttft_s := whole.ratio("ttft_s_sum", "ttft_s_count")) is not None:
-        own = s.metrics.get("ttft_from_send_s")
-        beside = f"; ours from sending {duration(own.mean)}" if own and own.mean is not None else ""
+        own_s, beside = side.ttft_from_send_s, ""
+        if own_s is not None:
+            beside = f"; ours from sending {duration(own_s)}, of {side.ttft_count:,}"
         yield ["TTFT", *_timed(ttft_s), f"mean of {counts['ttft_s_count']:,.0f} requests{beside}"]
+
+
+def _window(s: Summary) -> str:
+    return duration(s.window_end_s - s.window_start_s)
+
+
+def _level(mean: float | None) -> str:
+    """In full: rounded as others are, it could stand above the most that there were."""
+    return number(mean) if mean is None or mean < 1000 else f"{mean:,.0f}"
 
 
 def _timed(value_s: float) -> list[str]:
@@ -82,7 +97,7 @@ def _by_target(parts: dict[str, ServerPart], source: str) -> Table:
         Column("running"),
         Column("waiting"),
         Column("most KV"),
-        Column("preemptions", drop=1),
+        Column("preempted", drop=1),
         Column("output tokens"),
         Column("ended well", drop=2),
     ]
@@ -93,8 +108,8 @@ def _row(name: str, part: ServerPart) -> list[str]:
     kv = part.peaks.get("kv_share")
     return [
         clean(name),
-        number(part.means.get("running")),
-        number(part.means.get("waiting")),
+        _level(part.means.get("running")),
+        _level(part.means.get("waiting")),
         percent(kv, 1000),
         *(_count(part.counts.get(name)) for name in ("preemptions", "output_tokens", "succeeded")),
     ]
@@ -109,25 +124,35 @@ def sentences(s: Summary) -> list[str]:
     if s.server is None or s.server.whole is None:
         return []
     return [
-        *_agreed(s.server.agreement, s.server.cut),
+        *_agreed(s.server),
         *map(_overlap, s.server.overlaps),
         *_missing(s.server.whole, s.server.absent),
     ]
 
 
-def _agreed(agreement: list[Agreement], cut: int) -> Iterator[str]:
-    equal = [f"{a.ours:,.0f} {WORDS[a.figure]}" for a in agreement if a.verdict == "equal"]
+def _agreed(side: ServerSide) -> Iterator[str]:
+    equal = [f"{a.ours:,.0f} {WORDS[a.figure]}" for a in side.agreement if a.verdict == "equal"]
     if equal:
         yield f"The server counts what we count, over all requests: {', '.join(equal)}."
-    were = "1 request was" if cut == 1 else f"{cut:,} requests were"
-    why = f"{were} cut short" if cut else "Requests were retried"
     for verdict, said in (
-        ("cut", f"{why}, where it may count otherwise"),
-        ("differs", "It counts otherwise"),
+        ("cut", f"The server's counts agree with ours within what {_explained(side)}"),
+        ("differs", "The server counts otherwise than we do"),
     ):
-        apart = [_beside(a) for a in agreement if a.verdict == verdict]
+        apart = [_beside(a) for a in side.agreement if a.verdict == verdict]
         if apart:
             yield f"{said}: {', '.join(apart)}."
+
+
+def _explained(side: ServerSide) -> str:
+    """By whom, and what may be done about it."""
+    n = side.cut
+    if not n:
+        return "requests that were retried may have had"
+    each = "1 request" if n == 1 else f"{n:,} requests"
+    if side.cut_tail == n:
+        leave = "leaves it out" if n == 1 else "leaves them out"
+        return f"the {each} of the tail load that we ended may have had (--no-tail {leave})"
+    return f"the {each} that {'was' if n == 1 else 'were'} cut short may have had"
 
 
 def _beside(a: Agreement) -> str:
@@ -140,14 +165,18 @@ def _overlap(overlap: Overlap) -> str:
         "preemption": "overlap a preemption",
         "queue": "were due while the queue grew, or was longer than usual",
     }[overlap.what]
-    return (
-        f"{overlap.hit} of the {overlap.slowest} {slowest} {met}, as {percent(overlap.share, 100)} of all do."
-    )
+    chance = percent(overlap.share, 100)
+    return f"{overlap.hit} of the {overlap.slowest} {slowest} {met}; by chance {chance} of them would."
 
 
 def _missing(whole: ServerPart, why: str | None) -> Iterator[str]:
     if whole.kind is None:
         yield "None of its metrics has a name that is known here: server.jsonl keeps those that changed."
+    elif whole.untold:
+        untold = dict.fromkeys(FIGURES[name] for name in whole.untold if name in FIGURES)
+        yield f"{whole.kind} does not tell: {', '.join(untold)}."
+    if whole.left_out:
+        yield f"Left out of it: {clean(whole.left_out)}."
     if whole.looks < FEW_LOOKS * whole.looks_due or (whole.longest_gap_s or 0) > LONG_GAP_S:
         error = f"; {clean(whole.error)}" if whole.error else ""
         gap = f", once not for {duration(whole.longest_gap_s)}" if whole.longest_gap_s else ""

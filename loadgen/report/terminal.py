@@ -72,8 +72,7 @@ def print_summary(summary: Summary, console: Console, *, folder: Path | None) ->
     _sentence(console, summary_view.outcome_line(summary), "bold")
     _sentence(console, summary_view.identity(summary))
     _sentence(console, summary_view.load(summary))
-    above = (*summary_view.certificate(summary), *summary_view.client(summary), *server_view.absent(summary))
-    for line in above:
+    for line in (*summary_view.certificate(summary), *summary_view.client(summary)):
         _sentence(console, line)
     _doubts(console, summary)
     for table in summary_view.tables(summary, explained=False):

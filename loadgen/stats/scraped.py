@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from loadgen.records import Floats, Mask
-from loadgen.server_log import COUNTERS, Scrape, ServerLog
+from loadgen.server_log import COUNTERS, EVERY_S, Scrape, ServerLog
 
 SHARES = ("kv_share",)  # of several servers the largest counts, where anything else is summed
+FRESH_S = 2.5 * EVERY_S  # what a server told longer ago is not known of now
+
+
+class Told(NamedTuple):
+    """A figure, and between which instants it was so."""
+
+    asked_s: Floats
+    at_s: Floats
+    values: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +31,19 @@ class Track:
     had an answer. A count that falls starts anew with the server, `restarts` times.
     """
 
+    asked_s: Floats
     at_s: Floats
-    took_s: Floats
     looked: Mask
     values: dict[str, Floats]
     base: int | None
     restarts: int = 0
 
-    def known(self, name: str) -> tuple[Floats, Floats]:
-        """Instants and values where it was told, from the base on."""
-        values = self.values.get(name, np.full(len(self.at_s), np.nan))[self.base or 0 :]
+    def known(self, name: str) -> Told:
+        """Where it was told, from the base on."""
+        values = self.values.get(name, np.full(len(self.at_s), np.nan))
         there = ~np.isnan(values)
-        return self.at_s[self.base or 0 :][there], values[there]
+        there[: self.base or 0] = False
+        return Told(self.asked_s[there], self.at_s[there], values[there])
 
 
 def tracks(log: ServerLog) -> dict[str | None, Track]:
@@ -42,6 +53,7 @@ def tracks(log: ServerLog) -> dict[str | None, Track]:
 
 def track(scrapes: Sequence[Scrape]) -> Track:
     at_s = np.array([scrape.at_s for scrape in scrapes], float)
+    asked_s = at_s - np.array([scrape.took_s for scrape in scrapes], float)
     looked = np.array([scrape.error is None for scrape in scrapes], bool)
     before, good = np.flatnonzero(looked & (at_s <= 0)), np.flatnonzero(looked)
     base = int(before[-1]) if len(before) else int(good[0]) if len(good) else None
@@ -51,8 +63,7 @@ def track(scrapes: Sequence[Scrape]) -> Track:
     for name in [n for n in names if n in COUNTERS]:
         values[name], falls = _counted(values[name], base or 0)
         fell |= falls
-    took_s = np.array([scrape.took_s for scrape in scrapes], float)
-    return Track(at_s, took_s, looked, values, base, int(fell.sum()))
+    return Track(asked_s, at_s, looked, values, base, int(fell.sum()))
 
 
 def _counted(told: Floats, base: int) -> tuple[Floats, Mask]:
@@ -67,19 +78,24 @@ def _counted(told: Floats, base: int) -> tuple[Floats, Mask]:
 
 
 def together(each: Sequence[Track]) -> Track:
-    """What all have told, look by look: what one of them did not tell at a look is not known of all."""
+    """What all have told, at every look at one of them: what each told last, where that is fresh."""
     if len(each) == 1:
         return each[0]
-    n = min(len(one.at_s) for one in each)
+    at_s = np.unique(np.concatenate([one.at_s for one in each]))
+    lasts = [np.searchsorted(one.at_s, at_s, side="right") - 1 for one in each]
+    pairs = [*zip(each, lasts, strict=True)]
+    fresh = [(last >= 0) & (at_s - one.at_s[last] <= FRESH_S) for one, last in pairs]
+    held = [*zip(each, lasts, fresh, strict=True)]
     common = [name for name in each[0].values if all(name in one.values for one in each)]
-    stacked = {name: np.array([one.values[name][:n] for one in each]) for name in common}
-    values = {k: v.max(axis=0) if k in SHARES else v.sum(axis=0) for k, v in stacked.items()}
-    bases = [one.base for one in each]
+    stacked = {
+        n: np.array([np.where(now, one.values[n][last], np.nan) for one, last, now in held]) for n in common
+    }
+    bases = [one.at_s[one.base] for one in each if one.base is not None]
     return Track(
-        np.mean([one.at_s[:n] for one in each], axis=0),
-        np.max([one.took_s[:n] for one in each], axis=0),
-        np.all([one.looked[:n] for one in each], axis=0),
-        values,
-        None if None in bases else max(base for base in bases if base is not None),
+        np.min([np.where(now, one.asked_s[last], at_s) for one, last, now in held], axis=0),
+        at_s,
+        np.all([now & one.looked[last] for one, last, now in held], axis=0),
+        {k: v.max(axis=0) if k in SHARES else v.sum(axis=0) for k, v in stacked.items()},
+        int(np.searchsorted(at_s, max(bases))) if len(bases) == len(each) else None,
         sum(one.restarts for one in each),
     )

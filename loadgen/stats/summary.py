@@ -172,9 +172,11 @@ class SloResult(msgspec.Struct, frozen=True, kw_only=True):
 class ServerPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one server, or all of a run together, told of itself; names as in loadgen.server_log.
 
-    `means` and `peaks`: of gauges, over the looks in the window. `counts`: how much was counted from the last
-    look before the run to the last one after it. A figure that the server does not tell is not there.
-    `looks` had an answer, of `looks_due`. `restarts`: times that counts began anew. `error`: the first one.
+    `means` and `peaks`: of gauges, over the `looks_in_window`; in a mean each stands for the time to the
+    next one. `counts`: how much was counted from the last look before the run to the last one after it; at
+    least so much after `restarts`, times that counts began anew. What the server does not tell is not there:
+    `untold`. `looks` had an answer, of `looks_due`. `error`: the first one. `left_out`: what was told and
+    cannot be, or was too much.
     """
 
     kind: str | None
@@ -185,7 +187,10 @@ class ServerPart(msgspec.Struct, frozen=True, kw_only=True):
     means: dict[str, float]
     peaks: dict[str, float]
     counts: dict[str, float]
+    looks_in_window: int = 0
+    untold: list[str] = []
     error: str | None = None
+    left_out: str | None = None
 
     def ratio(self, upper: str, lower: str) -> float | None:
         """Of two counts; None where the server does not tell both, or counted nothing."""
@@ -209,7 +214,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overlap(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the `slowest` requests, by `of`, `hit` fall together with `what`, as a `share` of all do."""
+    """Of the `slowest` requests, by `of`, `hit` fall together with `what`; by chance that `share` of them."""
 
     of: Literal["ttft", "stall"]
     what: Literal["preemption", "queue"]
@@ -221,7 +226,9 @@ class Overlap(msgspec.Struct, frozen=True, kw_only=True):
 class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
     """What servers told of themselves over a run. `absent`: why there is nothing, or not all of it.
 
-    `by_target`: of several. `cut`: requests that were cut short. `overlaps`: those that are no chance.
+    `by_target`: of several. `cut`: requests that were cut short, `cut_tail` of them those of the tail load
+    that we ended ourselves. `overlaps`: those that are no chance. `ttft_from_send_s`: our mean over
+    `ttft_count`, all requests that have a first token, as the server counts them.
     """
 
     absent: str | None = None
@@ -229,7 +236,10 @@ class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
     by_target: dict[str, ServerPart] = {}
     agreement: list[Agreement] = []
     cut: int = 0
+    cut_tail: int = 0
     overlaps: list[Overlap] = []
+    ttft_from_send_s: float | None = None
+    ttft_count: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

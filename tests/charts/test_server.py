@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from loadgen.charts import server
-from loadgen.charts.in_flight import in_flight
+from loadgen.charts.in_flight import _most, in_flight
 from loadgen.charts.of_run import pictures
 from loadgen.charts.picture import svg
 from loadgen.run import Run
@@ -80,3 +82,17 @@ def test_the_page_of_a_run_has_them() -> None:
     run = run_with(running=[0, 2, 3], kv_share=[0, 0.5, 0.9])
     names = [picture.name for picture in pictures(run, summarize(run))]
     assert names.index("server-kv") == names.index("in-flight") + 1
+
+
+def test_a_window_without_a_look_is_said_and_is_no_zero() -> None:
+    """Not what was before it; nor is a span of the table that nobody looked in."""
+    rows = [ok(0, 0.1, ttft_s=0.1), ok(1, 0.5, ttft_s=4.0)]
+    scrapes = [Scrape(at_s=at_s, took_s=0.01, values={"running": 0.0}) for at_s in (-0.5, 2.5)]
+    run = replace(run_of(rows, window_end_s=0.48), server=ServerLog(scrapes=tuple(scrapes)))
+    picture = in_flight(run)
+    assert picture is not None
+    assert "No look at the server fell in the window of 480 ms." in picture.says
+    assert "running by" not in picture.says
+    steps = (np.array([-0.5, 2.5]), np.array([7, 3]))
+    assert _most(steps, np.array([1.0, 2.0, 3.0]), is_held=False) == [None, None, 3]
+    assert _most(steps, np.array([1.0, 2.0, 3.0]), is_held=True) == [7, 7, 7]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from loadgen.pages.run_page import run_page
@@ -22,6 +23,7 @@ PART = ServerPart(
     kind="vLLM",
     looks=12,
     looks_due=12,
+    looks_in_window=10,
     longest_gap_s=1.0,
     restarts=0,
     means={"running": 7.5, "kv_share": 0.25},
@@ -73,23 +75,78 @@ def test_every_page_has_the_table_and_what_is_to_be_said() -> None:
     for page in (shown(s, 300), summary_markdown(s)):
         assert "Server, by its own metrics" in page
         assert "over all requests: 40 output tokens." in page
-        assert "1 request was cut short" in page
+        assert "agree with ours within what the 1 request that was cut short may have had: 180 prompt" in page
         assert "180 prompt tokens (ours 160)" in page
-        assert "7 of the 10 slowest first tokens overlap a preemption, as 12.0 % of all do." in page
+        assert (
+            "7 of the 10 slowest first tokens overlap a preemption; by chance 12.0 % of them would." in page
+        )
+
+
+def test_requests_that_we_ended_ourselves_are_told_as_such() -> None:
+    """And how to do without them; others are only told to be cut."""
+    apart = [Agreement(figure="output_tokens", server=41, ours=40, verdict="cut")]
+    (said,) = sentences(with_server(agreement=apart, cut=1, cut_tail=1))
+    assert said == (
+        "The server's counts agree with ours within what the 1 request of the tail load that we ended may "
+        "have had (--no-tail leaves it out): 41 output tokens (ours 40)."
+    )
+    assert "3 requests that were cut short" in sentences(with_server(agreement=apart, cut=3, cut_tail=1))[0]
+    assert "that were retried" in sentences(with_server(agreement=apart))[0]
+
+
+def test_no_look_in_the_window_is_said_and_is_no_zero() -> None:
+    """What was before does not stand for it."""
+    part = replace(PART, means={}, peaks={}, looks_in_window=0)
+    s = replace(with_server(whole=part), window_start_s=1.0, window_end_s=1.48)
+    (table,) = tables(s, "")
+    assert table.rows[0] == ["looks", "0", "", "in the window of 480 ms: what ran then is not known"]
+    assert "running" not in [row[0] for row in table.rows]
+    _, by_server = tables(with_server(whole=part, by_target={"http://a": part}), "")
+    assert by_server.rows[0][1:4] == ["–", "–", "–"]
+
+
+def test_a_mean_reads_no_higher_than_the_most() -> None:
+    """12,345.6 of at most 12,346."""
+    part = replace(PART, means={"running": 12_345.6}, peaks={"running": 12_346.0})
+    (table,) = tables(with_server(whole=part), "")
+    assert table.rows[0][1] == "12,346"
+
+
+def test_our_first_tokens_stand_beside_with_their_number() -> None:
+    """Of the same requests as the server's, so far as we know."""
+    (table,) = tables(with_server(ttft_from_send_s=0.26, ttft_count=5), "")
+    (row,) = [row for row in table.rows if row[0] == "TTFT"]
+    assert row[3] == "mean of 4 requests; ours from sending 260 ms, of 5"
+
+
+def test_counts_after_a_restart_are_at_least() -> None:
+    """What came between the last look and it is lost."""
+    (table,) = tables(with_server(whole=replace(PART, restarts=1)), "")
+    assert ["preemptions", "3", "", "at least, over the whole run"] in table.rows
+
+
+def test_no_head_is_broken_on_a_usual_terminal() -> None:
+    """100 columns, with a name of some length."""
+    name = "http://127.0.0.1:8000 (127.0.0.1:8000)"
+    page = shown(with_server(by_target={name: PART, name + "1": PART}))
+    assert "  preempted  " in page
 
 
 def test_an_absent_server_is_one_line_with_the_reason() -> None:
-    """Harmless whatever the server put into it; no table, no heading."""
+    """In the server's place, harmless whatever the server put into it."""
     s = with_server(whole=None, absent="GET http://x/metrics: 404 \x1b[31mnope")
-    assert tables(s, "") == sentences(s) == []
-    line = "server metrics: none (GET http://x/metrics: 404 nope)"
-    assert line in shown(s, 300)
-    assert "server metrics: none" in summary_markdown(s)
+    (table,) = tables(s, "")
+    assert table.rows == [["metrics", "none", "", "GET http://x/metrics: 404 nope"]]
+    assert sentences(s) == []
+    for page in (shown(s, 300), summary_markdown(s)):
+        before, _, after = page.partition("Server, by its own metrics")
+        assert "/x/metrics: 404 nope" in after
+        assert "404" not in before
 
 
 def test_a_run_without_a_server_says_nothing_of_one() -> None:
     """As a simulated one."""
-    assert "server metrics" not in shown(summary())
+    assert "Server, by its own metrics" not in shown(summary())
 
 
 @pytest.mark.parametrize(
@@ -97,6 +154,8 @@ def test_a_run_without_a_server_says_nothing_of_one() -> None:
     [
         ({"looks": 5, "error": "GET x: no answer within 2 s"}, "5 times, where 12 were due"),
         ({"longest_gap_s": 4.0}, "once not for 4.00 s"),
+        ({"untold": ["kv_share", "queue_s_sum", "queue_s_count"]}, "vLLM does not tell: KV cache, time in"),
+        ({"left_out": "running of -5"}, "Left out of it: running of -5."),
         ({"kind": None}, "None of its metrics has a name that is known here"),
     ],
 )
@@ -117,4 +176,4 @@ def test_the_page_of_a_run_has_it_as_well() -> None:
     """And the reason where there is none."""
     run = run_of([ok(i, float(i)) for i in range(3)])
     run = Run(run.header, run.records, server=ServerLog(absent="GET /metrics: 404"))
-    assert "server metrics: none (GET /metrics: 404)" in run_page(run, summarize(run))
+    assert "GET /metrics: 404" in run_page(run, summarize(run))

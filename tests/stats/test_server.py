@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
-from math import comb
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
-from loadgen.records import Outcome, RequestRecord
+from loadgen.records import Outcome, RequestRecord, Try
 from loadgen.run import Run
 from loadgen.server_log import Scrape, ServerLog
 from loadgen.stats import summarize
-from loadgen.stats.outliers import _chance
+from loadgen.stats.outliers import Rows, _joined, _overlap, _shuffled
 from loadgen.stats.scraped import together, track, tracks
 from loadgen.stats.server import COUNTS, RESTARTS, findings, server_side
-from loadgen.stats.summary import Overlap, ServerPart, ServerSide
+from loadgen.stats.summary import ServerPart, ServerSide
 from tests.records import failed, ok, run_of
 
 ROWS = [ok(i, float(i)) for i in range(10)]  # of 16 and 4 tokens each
@@ -112,6 +113,37 @@ def test_seconds_in_which_nobody_looked_were_due_too() -> None:
     assert (whole(scrapes).looks, whole(scrapes).looks_due) == (2, 11)
 
 
+def test_looks_in_quick_order_have_no_more_weight() -> None:
+    """Ten in the first second say 0, nine in the next nine seconds 10: nine tenths of the time."""
+    scrapes = counting("running", *[0] * 10, *[10] * 9)
+    for scrape, at_s in zip(scrapes, [*(0.01 + k / 10 for k in range(10)), *range(1, 10)], strict=True):
+        scrape.at_s, scrape.took_s = float(at_s), 0.0
+    assert whole(scrapes).means["running"] == pytest.approx(9.0, abs=0.02)
+
+
+def test_no_look_in_the_window_is_no_zero() -> None:
+    """It is absent, and how many looks there were is told."""
+    rows = [ok(0, 0.1, ttft_s=0.1), ok(1, 0.5)]
+    found = side(run_with(counting("running", 0, 0), rows, window_end_s=0.8)).whole
+    assert found is not None
+    assert (found.means, found.looks_in_window) == ({}, 0)
+    assert "running" not in found.untold
+    assert "waiting" in found.untold
+
+
+def test_a_mean_is_never_above_the_most() -> None:
+    """However it is rounded."""
+    found = whole(counting("kv_share", *[0.1] * 9))
+    assert found.means["kv_share"] <= found.peaks["kv_share"] == 0.1
+
+
+def test_a_gauge_may_be_of_any_instant_from_asking_on() -> None:
+    """A look that was asked before the window, and answered in it, is not in it."""
+    scrapes = counting("running", 99, 1, 1)
+    scrapes[1].took_s, scrapes[1].values = 0.95, {"running": 50.0}
+    assert whole(scrapes).peaks == {"running": 1}
+
+
 # --- several servers ----------------------------------------------------------------------------------------
 
 
@@ -128,6 +160,19 @@ def test_several_servers_are_summed_and_of_shares_the_fullest_counts() -> None:
     assert found.whole.means == {"running": 3, "kv_share": 0.9}
     assert found.whole.counts == {"output_tokens": 15 + 9}
     assert {name: part.counts["output_tokens"] for name, part in found.by_target.items()} == {"a": 15, "b": 9}
+
+
+def test_servers_are_joined_by_time() -> None:
+    """Looked at in turns, each on its own clock: what a server told last holds until it is told anew, but not
+    for longer than 2.5 s, and not over a look without an answer.
+    """
+    one = track([Scrape(at_s=at, took_s=0.0, values={"running": 1.0}) for at in (0.0, 1.0, 2.0, 3.0)])
+    other = track([Scrape(at_s=at, took_s=0.0, values={"running": 5.0}) for at in (-0.5, 6.5)])
+    told = together([one, other]).known("running")
+    assert [*zip(told.at_s, told.values, strict=True)] == [(0.0, 6.0), (1.0, 6.0), (2.0, 6.0)]
+    gone = Scrape(at_s=0.5, took_s=0.0, error="no answer")
+    broken = track([Scrape(at_s=-0.5, took_s=0.0, values={"running": 5.0}), gone])
+    assert [*together([one, broken]).known("running").at_s] == [0.0]
 
 
 def test_what_one_server_does_not_tell_is_not_known_of_all() -> None:
@@ -181,6 +226,36 @@ def test_requests_cut_short_explain_no_more_than_they_could_be(told: float, verd
     assert verdicts(found)["output_tokens"] == verdict
 
 
+def test_a_surplus_that_nothing_explains_differs() -> None:
+    """Of prompt tokens, without a retry or a request that was cut; with one retried it may be anything."""
+    end = END | {"prompt_tokens": 161.0}
+    assert verdicts(side(run_with(looks(BEGIN, *[end] * 12))))["prompt_tokens"] == "differs"
+    again = [*ROWS[:9], ok(9, 9.0, retried=[Try(started_s=9.0, ended_s=9.0, outcome=Outcome.REJECTED)])]
+    assert verdicts(side(run_with(looks(BEGIN, *[end] * 12), again)))["prompt_tokens"] == "cut"
+
+
+def test_after_a_restart_nothing_is_compared() -> None:
+    """What was counted before it and after the last look is lost."""
+    found = side(run_with(looks(BEGIN, END, BEGIN, *[END] * 12)))
+    assert found.agreement == []
+    assert [f.name for f in findings(found)] == [RESTARTS]
+    assert "at least" in findings(found)[0].text
+
+
+def test_requests_of_the_tail_that_we_ended_are_told_from_others() -> None:
+    """One of the tail, and one of the window that was cut as well."""
+    cut = [ok(10 + i, 9.5, outcome=Outcome.ABORTED, phase=p) for i, p in enumerate(("tail", "measured"))]
+    found = side(run_with(looks(BEGIN, *[END] * 12), [*ROWS, *cut]))
+    assert (found.cut, found.cut_tail) == (2, 1)
+
+
+def test_our_first_tokens_are_of_all_requests() -> None:
+    """As the server counts: warm-up and tail too, from sending; what has none has no part."""
+    rows = [ok(0, 0.0, ttft_s=0.1), ok(1, 1.0, ttft_s=0.3, phase="tail"), failed(2, 2.0)]
+    found = side(run_with(counting("running", 1, 1), rows))
+    assert (found.ttft_from_send_s, found.ttft_count) == (pytest.approx(0.2, abs=1e-3), 2)
+
+
 def test_refused_requests_are_held_to_the_servers_count_of_them() -> None:
     """Seven here and seven there; warm-up and tail count as well."""
     rows = [*ROWS, *(failed(10 + i, 1.0, Outcome.REJECTED, phase="tail") for i in range(7))]
@@ -203,69 +278,132 @@ def test_a_run_whose_server_was_not_looked_at_has_no_word_of_it() -> None:
 
 # --- outliers -----------------------------------------------------------------------------------------------
 
-
-def slow_and_fast(slow_from_s: float) -> list[RequestRecord]:
-    """200 requests in 10 s; the ten of half a second from `slow_from_s` on wait 0.4 s, others 10 ms."""
-    slow = range(round(slow_from_s * 20), round(slow_from_s * 20) + 10)
-    return [ok(i, i / 20, ttft_s=0.4 if i in slow else 0.01, gaps_us=(1000,)) for i in range(200)]
+BUSY_S = (3, 8, 9, 15, 26, 31)  # seconds of 40 in which the server preempts
 
 
-def test_the_slowest_that_overlap_a_preemption_are_counted_against_all() -> None:
-    """Preemptions between 4.9 s and 5.9 s: the ten slow ones from 5 s on overlap it, and with them the 20
-    that were under way between."""
-    scrapes = counting("preemptions", *([0] * 6 + [3] * 8))
-    rows = slow_and_fast(5.0)
-    by_hand = sum(r.first_token_s >= 4.9 and r.due_s < 5.9 for r in rows if r.first_token_s is not None)
-    (found,) = side(run_with(scrapes, rows)).overlaps
-    assert found == Overlap(of="ttft", what="preemption", slowest=10, hit=10, share=by_hand / 200)
+def slow_and_fast(busy_s: Sequence[int] = BUSY_S, **changes: Any) -> list[RequestRecord]:
+    """Ten requests a second for 40 s; two of each busy second wait 0.3 s, others 10 ms."""
+    slow = {10 * s + k for s in busy_s for k in (2, 5)}
+    rows = [ok(i, i / 10, ttft_s=0.3 if i in slow else 0.01, gaps_us=(1000,)) for i in range(400)]
+    for row in rows:
+        for name, value in changes.items():
+            setattr(row, name, value)
+    return rows
+
+
+def preempting(busy_s: Sequence[int] = BUSY_S, **more: Any) -> list[Scrape]:
+    """One preemption in each busy second, known at the look 0.9 s after it began."""
+    return looks(*({"preemptions": float(sum(s < k for s in busy_s))} for k in range(42)), **more)
+
+
+def test_the_slowest_that_overlap_a_preemption_are_counted_against_chance() -> None:
+    """All ten; by chance as many as when the spans stood anywhere: by another draw of their places."""
+    (found,) = side(run_with(preempting(), slow_and_fast())).overlaps
+    assert (found.of, found.what, found.slowest, found.hit) == ("ttft", "preemption", 10, 10)
+    slow = sorted(s + k / 10 for s in BUSY_S for k in (2, 5))[-10:]
+    draw, hits = Random(7), 0
+    for _ in range(2000):
+        places = sorted(draw.uniform(0, 39.91 - 6.05) for _ in range(5))
+        lengths = [1.01] * 4 + [2.01]  # two of the six touch
+        draw.shuffle(lengths)
+        begins, so_far = [], 0.0
+        for place, length in zip(places, lengths, strict=True):
+            begins.append((place + so_far, place + so_far + length))
+            so_far += length
+        hits += sum(any(b <= at + 0.3 and at <= e for b, e in begins) for at in slow)
+    assert found.share == pytest.approx(hits / 2000 / 10, abs=0.03)
 
 
 def test_what_falls_together_by_chance_is_not_said() -> None:
-    """Preemptions elsewhere, or all the time."""
-    rows = slow_and_fast(5.0)
-    assert side(run_with(counting("preemptions", *([0] * 2 + [3] * 12)), rows)).overlaps == []
-    assert side(run_with(counting("preemptions", *range(14)), rows)).overlaps == []
+    """Preemptions in other seconds, or in all; and where all slow ones met one preemption, that is one
+    coincidence and not ten.
+    """
+    rows = slow_and_fast()
+    assert side(run_with(preempting((1, 6, 12, 20, 23, 35)), rows)).overlaps == []
+    assert side(run_with(preempting(range(42)), rows)).overlaps == []
+    assert side(run_with(preempting((8, 9)), slow_and_fast((8, 9) * 3))).overlaps == []
+
+
+@pytest.mark.parametrize(("width_s", "is_said"), [(0.2, True), (0.7, True), (2.0, False), (4.0, False)])
+def test_below_one_in_a_hundred_it_is_no_chance(width_s: float, *, is_said: bool) -> None:
+    """Ten waits of no length at one instant, and one span of so many of 100 s: by chance it meets them as
+    often as it is wide.
+    """
+    begin_s, end_s = np.linspace(0, 100, 101), np.linspace(0, 100, 101)
+    slow_s = np.where(np.arange(101) < 10, 1.0, 0.0)
+    begin_s[:10] = end_s[:10] = 50.0
+    begin_s[50] = end_s[50] = 0.0
+    spans = (np.array([50 - width_s / 2]), np.array([50 + width_s / 2]))
+    rows = Rows(begin_s, end_s, [(np.ones(101, bool), spans)])
+    assert (_overlap("ttft", "preemption", slow_s, rows) is not None) == is_said
+
+
+def test_a_shuffle_keeps_spans_and_pauses() -> None:
+    """All that is on the circle, whatever touches as one; in order, and as long together."""
+    spans = (np.array([-2.0, 4.0, 5.0, 8.0, 20.0]), np.array([1.0, 5.01, 6.0, 9.0, 21.0]))
+    joined = _joined(spans, (0.0, 10.0))
+    assert [*zip(*map(list, joined), strict=True)] == [(0, 1), (4, 6), (8, 9)]
+    for seed in range(20):
+        begins, ends = _shuffled(joined, (0.0, 10.0), np.random.default_rng(seed))
+        lengths = sorted((ends - begins).round(9))
+        assert sum(lengths) == pytest.approx(4)
+        assert all(begins[1:] >= ends[:-1])
+        assert (begins.min() >= 0, ends.max() <= 10) == (True, True)
+        assert len(lengths) == 4 or lengths == [1, 1, 2]
+
+
+def test_long_waits_meet_more_by_their_length_and_that_is_no_finding() -> None:
+    """60 runs whose preemptions know nothing of the requests: by so small a chance, one would be many."""
+    said = 0
+    for seed in range(60):
+        g = np.random.default_rng(seed)
+        due_s = np.cumsum(g.exponential(0.2, 200))
+        waits_s, gaps_us = g.lognormal(-1, 1, 200), g.integers(1000, 500_000, 200)
+        each = zip(due_s.tolist(), waits_s.tolist(), gaps_us.tolist(), strict=True)
+        rows = [ok(i, due, ttft_s=wait, gaps_us=(gap,)) for i, (due, wait, gap) in enumerate(each)]
+        counted = np.cumsum(g.random(50) < 0.2)
+        scrapes = counting("preemptions", *map(float, counted))
+        said += len(side(run_with(scrapes, rows)).overlaps)
+    assert said <= 2  # of 120
 
 
 def test_the_slowest_that_were_due_at_a_long_queue_are_counted() -> None:
-    """It was 9 long from 4.9 s to 5.9 s, else 0; it grew in the second before."""
-    rows = slow_and_fast(5.0)
-    (found,) = side(run_with(counting("waiting", *([0] * 5 + [9] + [0] * 8)), rows)).overlaps
-    by_hand = sum(3.9 <= r.due_s <= 5.9 for r in rows)
+    """It is 9 long at ten looks of 42, else 0; the slow ones were due between such a look and the next."""
+    long_s = (2, 7, 11, 16, 22, 25, 29, 33, 36, 38)
+    waiting = [9 if k in long_s else 0 for k in range(42)]
+    slow = {10 * s + 2 for s in long_s}
+    rows = [ok(i, i / 10, ttft_s=0.3 if i in slow else 0.01, gaps_us=(1000,)) for i in range(400)]
+    (found,) = side(run_with(counting("waiting", *waiting), rows)).overlaps
     assert (found.of, found.what, found.hit) == ("ttft", "queue", 10)
-    assert found.share == pytest.approx(by_hand / 200, abs=0.006)
 
 
 def test_the_longest_stalls_are_lined_up_where_they_were() -> None:
     """A stall of 300 ms in the midst of an answer, at a preemption; the first tokens are all alike."""
+    slow = {10 * s + k for s in BUSY_S for k in (2, 5)}
     rows = [
-        ok(i, i / 20, ttft_s=0.01, gaps_us=(1000, 300_000, 1000) if 100 <= i < 110 else (1000, 2000, 1000))
-        for i in range(200)
+        ok(i, i / 10, ttft_s=0.01, gaps_us=(1000, 300_000, 1000) if i in slow else (1000, 2000, 1000))
+        for i in range(400)
     ]
-    found = side(run_with(counting("preemptions", *([0] * 6 + [3] * 8)), rows)).overlaps
-    assert Overlap(of="stall", what="preemption", slowest=10, hit=10, share=20 / 200) in found
+    found = side(run_with(preempting(), rows)).overlaps
+    assert ("stall", "preemption", 10) in [(one.of, one.what, one.hit) for one in found]
 
 
 def test_requests_are_lined_up_with_their_own_server_alone() -> None:
-    """The other one preempted: that is no reason."""
-    rows = slow_and_fast(5.0)
-    for row in rows:
-        row.target = "a"
-    quiet = looks(*({"preemptions": 0.0} for _ in range(14)), target="a")
-    busy = looks(*({"preemptions": float(n > 5)} for n in range(14)), target="b")
-    scrapes = [s for pair in zip(quiet, busy, strict=True) for s in pair]
-    assert side(run_with(scrapes, rows)).overlaps == []
+    """The other one preempted: that is no reason. An address that a name was resolved to is no other one."""
+    for target in ("http://a", "http://a (10.0.0.1:80)"):
+        rows = slow_and_fast(target=target)
+        quiet = [*preempting((), target="http://a"), *preempting(target="http://b")]
+        busy = [*preempting(target="http://a"), *preempting((), target="http://b")]
+        assert side(run_with(quiet, rows)).overlaps == []
+        assert len(side(run_with(busy, rows)).overlaps) == 1
+
+
+def test_looks_that_are_of_no_single_target_are_of_all() -> None:
+    """Two places with metrics of one target."""
+    scrapes = [*preempting((), target="http://a:1/m"), *preempting(target="http://a:2/m")]
+    assert len(side(run_with(scrapes, slow_and_fast())).overlaps) == 1
 
 
 def test_few_requests_have_no_outliers() -> None:
     """Ten of forty are no few."""
-    scrapes = counting("preemptions", *([0] * 6 + [3] * 8))
-    assert side(run_with(scrapes, slow_and_fast(5.0)[90:130])).overlaps == []
-
-
-@pytest.mark.parametrize(("n", "marked", "drawn"), [*product((12, 20), (0, 3, 7), (4, 9))])
-def test_chance_is_hypergeometric(n: int, marked: int, drawn: int) -> None:
-    """Counted by the ways to draw."""
-    for hit in range(drawn + 1):
-        ways = sum(comb(marked, i) * comb(n - marked, drawn - i) for i in range(hit, drawn + 1))
-        assert _chance(hit, drawn, marked, n) == pytest.approx(ways / comb(n, drawn), abs=1e-9)
+    assert side(run_with(preempting(), slow_and_fast()[:40])).overlaps == []
