@@ -180,7 +180,7 @@ class Device:
     def levels(self) -> Levels:
         """What goes up and down, as it is now."""
         scheduler, memory = self._scheduler, self._scheduler.memory
-        share = memory.used_blocks / memory.total_blocks if memory else 0.0
+        share = memory.used_blocks / memory.total_blocks if memory else None
         return Levels(len(scheduler.running), len(scheduler.waiting), share, scheduler.preemptions)
 
     async def run(self) -> None:

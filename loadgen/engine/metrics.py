@@ -76,11 +76,13 @@ class Metrics:
 
 
 class Levels(NamedTuple):
-    """What goes up and down, as it is now, and preemptions so far. `kv_share`: of the blocks, 0 to 1."""
+    """What goes up and down, as it is now, and preemptions so far. `kv_share`: of the blocks, 0 to 1; None
+    where there is no bound.
+    """
 
     running: int
     waiting: int
-    kv_share: float
+    kv_share: float | None
     preemptions: int
 
 
@@ -105,7 +107,8 @@ def _levels(levels: Levels, model: str) -> Iterator[Metric]:
         ("vllm:kv_cache_usage_perc", "Share of the KV blocks that are held, 0 to 1.", levels.kv_share),
         ("vllm:gpu_cache_usage_perc", "The same under its older name.", levels.kv_share),
     ):
-        yield _family(GaugeMetricFamily, name, help_text, {(model,): value})
+        if value is not None:
+            yield _family(GaugeMetricFamily, name, help_text, {(model,): value})
 
 
 def _counters(metrics: Metrics, levels: Levels, model: str) -> Iterator[Metric]:

@@ -53,3 +53,10 @@ def test_dashboards_find_vllms_names_and_the_models_label() -> None:
     assert values["vllm:num_preemptions_total", None] == 7
     assert values["vllm:request_success_total", "stop"] == 3
     assert content_type.startswith("text/plain")
+
+
+def test_a_share_of_what_has_no_bound_is_not_there() -> None:
+    """It is no 0 %."""
+    text, _ = exposition(Metrics(), Levels(2, 5, None, 7), "m")
+    assert b"cache_usage" not in text
+    assert b"vllm:num_requests_running" in text
