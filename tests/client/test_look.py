@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from loadgen import scenario
+from loadgen.client.inquiry import Response
+from loadgen.client.look import came_in_pieces
 from loadgen.client.preflight import Preflight, Unreachable, preflight, preflighted
-from loadgen.client.probe import Asking
+from loadgen.client.probe import Asking, Seen
+from loadgen.client.stream import Stream
 from loadgen.scenario import Timeouts
 from loadgen.target import Target
 from loadgen.traits import Trait
@@ -63,10 +66,37 @@ async def test_tokens_that_come_one_by_one_are_a_stream() -> None:
 
 
 async def test_tokens_that_come_at_once_after_a_wait_are_none() -> None:
-    """A proxy that holds the answer back: every event is there at the first."""
-    found = await look(held(EIGHT, 0.12))
+    """A proxy that holds the answer back: every event is there at the first, and again."""
+    asked: list[int] = []
+
+    def answer(request: Received) -> Reply:
+        asked.extend([] if request.body == b"{" else [request.json()["max_tokens"]])
+        return held(EIGHT, 0.12)
+
+    found = await look(answer)
+    assert asked == [8, 8]
     assert trait(found, "streaming").has is False
     assert found.notes[0].endswith("TTFT is that of the whole answer, and gaps mean nothing")
+
+
+@pytest.mark.parametrize(
+    ("first_us", "gap_us", "in_pieces"),
+    [
+        (5_000, 200, True),  # a fast server: 12.6 of 17.6 ms
+        (5_000, 10, None),
+        (2_000, 50, None),  # 3.15 ms of reads of one piece
+        (500_000, 300, True),  # a long wait, then a fast server
+        (500_000, 100, False),
+    ],
+)
+def test_tokens_are_apart_by_their_gaps_or_by_their_share_of_the_time(
+    first_us: int, gap_us: int, in_pieces: bool | None
+) -> None:
+    """64 tokens."""
+    stream = Stream()
+    stream.first_token_us = first_us
+    stream.gaps_us.extend([gap_us] * 63)
+    assert came_in_pieces(Seen(Response("", 200, {}), stream)) is in_pieces
 
 
 async def test_one_answer_that_came_at_once_is_not_held_against_the_server() -> None:
