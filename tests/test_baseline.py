@@ -63,7 +63,7 @@ def sample_of(rows: list[tuple[Any, ...]], about: About = ABOUT) -> Sample:
 
 def assert_same(a: Sample, b: Sample, within_s: float = 0.0) -> None:
     assert a.about == b.about
-    for name in {field.name for field in dataclasses.fields(Sample)} - {"about", "lag_s"}:
+    for name in {field.name for field in dataclasses.fields(Sample)} - {"about", "lag_s", "since"}:
         mine, others = getattr(a, name), getattr(b, name)
         assert mine.dtype == others.dtype, name
         np.testing.assert_allclose(mine, others, rtol=0, atol=within_s, err_msg=name)
