@@ -252,7 +252,7 @@ def _is_elsewhere(seen: Seen) -> bool:
 
 
 def _named(words: str, asked: dict[str, Any], spoken: Dialect) -> Iterator[str]:
-    """The keys of `asked` that `words` refuse, but for what the dialect needs, and a length of which the value
+    """The keys of `asked` that `words` refuse, but for what the dialect needs, and a length whose value
     is refused.
     """
     words = words.replace("include_usage", "stream_options")
