@@ -36,11 +36,11 @@ def tables(s: Summary, source: str) -> list[Table]:
     if (whole := s.server.whole) is None:
         return [Table(TITLE, _COLUMNS, [["metrics", "none", "", clean(s.server.absent or "", 300)]])]
     names = f", under {whole.kind}'s names" if whole.kind else ""
-    rows = [*_gauges(s, whole), *_counts(s.server, whole)]
+    rows = [*_gauges(s, whole), *_counts(s.server, whole)] or [["metrics", "none", "", "that is of use here"]]
     found = [Table(f"{TITLE}{names} ({source})", _COLUMNS, rows)]
     if s.server.by_target:
         found.append(_by_target(s.server.by_target, source))
-    return [table for table in found if table.rows]
+    return found
 
 
 def _gauges(s: Summary, whole: ServerPart) -> Iterator[list[str]]:
@@ -174,7 +174,7 @@ def _missing(whole: ServerPart, why: str | None) -> Iterator[str]:
         yield "None of its metrics has a name that is known here: server.jsonl keeps those that changed."
     elif whole.untold:
         untold = dict.fromkeys(FIGURES[name] for name in whole.untold if name in FIGURES)
-        yield f"{whole.kind} does not tell: {', '.join(untold)}."
+        yield f"The server does not tell: {', '.join(untold)}."
     if whole.left_out:
         yield f"Left out of it: {clean(whole.left_out)}."
     if whole.looks < FEW_LOOKS * whole.looks_due or (whole.longest_gap_s or 0) > LONG_GAP_S:

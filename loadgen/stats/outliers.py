@@ -20,6 +20,7 @@ Places = NDArray[np.intp]
 FEWEST = 10  # of the slowest; of many requests, 1 %
 PARTS = 5  # so many times as many requests there must be at least
 CHANCE = 0.01  # what falls together as often by chance is not worth a word
+MORE = 1.25  # times as many as by chance, else it is not worth one either
 SHUFFLES = 499  # of the server's spans in time, to tell what chance does
 SEED = 1  # so that the same run always has the same words
 
@@ -46,7 +47,7 @@ class Rows(NamedTuple):
         """How many meet a span of their own server."""
         met = np.zeros(len(self.begin_s), bool)
         for mine, (begins, ends) in self.spans:
-            after = np.searchsorted(ends, self.begin_s, side="right")
+            after = np.searchsorted(ends, self.begin_s)
             met |= mine & (np.append(begins, np.inf)[after] <= self.end_s)
         return int(met.sum())
 
@@ -90,7 +91,7 @@ def _overlap(of: Of, what: What, slow_s: Floats, rows: Rows) -> Overlap | None:
     if not hit:
         return None
     by_chance = np.array(slow.met_by_chance(circle))
-    if (1 + int((by_chance >= hit).sum())) / (1 + SHUFFLES) > CHANCE:
+    if (1 + int((by_chance >= hit).sum())) / (1 + SHUFFLES) > CHANCE or hit < MORE * by_chance.mean():
         return None
     return Overlap(of=of, what=what, slowest=slowest, hit=hit, share=float(by_chance.mean()) / slowest)
 

@@ -105,6 +105,15 @@ def test_no_look_in_the_window_is_said_and_is_no_zero() -> None:
     assert by_server.rows[0][1:4] == ["–", "–", "–"]
 
 
+def test_a_server_that_tells_nothing_of_use_has_its_place_all_the_same() -> None:
+    """With what is to be said of it."""
+    part = replace(PART, means={}, peaks={}, counts={}, kind=None, left_out="running of -5")
+    page = shown(with_server(whole=part), 300)
+    assert "that is of use here" in page
+    assert "None of its metrics has a name" in page
+    assert "Left out of it: running of -5." in page
+
+
 def test_a_mean_reads_no_higher_than_the_most() -> None:
     """12,345.6 of at most 12,346."""
     part = replace(PART, means={"running": 12_345.6}, peaks={"running": 12_346.0})
@@ -154,7 +163,10 @@ def test_a_run_without_a_server_says_nothing_of_one() -> None:
     [
         ({"looks": 5, "error": "GET x: no answer within 2 s"}, "5 times, where 12 were due"),
         ({"longest_gap_s": 4.0}, "once not for 4.00 s"),
-        ({"untold": ["kv_share", "queue_s_sum", "queue_s_count"]}, "vLLM does not tell: KV cache, time in"),
+        (
+            {"untold": ["kv_share", "queue_s_sum", "queue_s_count"]},
+            "The server does not tell: KV cache, time in",
+        ),
         ({"left_out": "running of -5"}, "Left out of it: running of -5."),
         ({"kind": None}, "None of its metrics has a name that is known here"),
     ],

@@ -343,6 +343,14 @@ def test_below_one_in_a_hundred_it_is_no_chance(width_s: float, *, is_said: bool
     assert (_overlap("ttft", "preemption", slow_s, rows) is not None) == is_said
 
 
+def test_who_waits_at_the_very_end_may_be_met_by_chance() -> None:
+    """One span over nearly all of it: that ten of ten meet it says nothing, the last one of all included."""
+    at_s = np.linspace(0, 100, 101)
+    rows = Rows(at_s, at_s, [(np.ones(101, bool), (np.array([1.0]), np.array([100.0])))])
+    assert np.mean(rows.slowest(at_s, 10).met_by_chance((0.0, 100.0))) > 9.7
+    assert _overlap("ttft", "queue", at_s, rows) is None
+
+
 def test_a_shuffle_keeps_spans_and_pauses() -> None:
     """All that is on the circle, whatever touches as one; in order, and as long together."""
     spans = (np.array([-2.0, 4.0, 5.0, 8.0, 20.0]), np.array([1.0, 5.01, 6.0, 9.0, 21.0]))
