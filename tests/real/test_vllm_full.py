@@ -48,11 +48,11 @@ def test_what_a_full_server_refuses_is_counted_as_it_counts(server: Server, tmp_
 
 
 def test_a_class_of_more_urgent_ones_overtakes(server: Server, tmp_path: Path) -> None:
-    """Eight wait or run as three urgent ones come: these begin before four of the eight, at least, though two
-    of them run already and two more may be let in meanwhile.
+    """Eleven at once for two slots, the three urgent ones last: these begin before four of the eight, at
+    least, though two of them run already and two more may be let in meanwhile.
     """
     rows = [{"prompt": PROMPT, "output": 400, "priority": 10}] * 8
-    rows += [{"prompt": PROMPT, "output": 8, "priority": 0, "due": "50ms"}] * 3
+    rows += [{"prompt": PROMPT, "output": 8, "priority": 0}] * 3
     fired = fire(server, tmp_path, scenario(tmp_path, rows))
     assert fired.outcomes() == {Outcome.OK: 11}
     begun_s = [record.first_token_s for record in fired.records]
