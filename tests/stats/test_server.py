@@ -351,6 +351,20 @@ def test_who_waits_at_the_very_end_may_be_met_by_chance() -> None:
     assert _overlap("ttft", "queue", at_s, rows) is None
 
 
+@pytest.mark.parametrize(("span_s", "is_said"), [(1.0, True), (1.8, False)])
+def test_little_more_than_chance_is_not_worth_a_word(span_s: float, *, is_said: bool) -> None:
+    """A span about every 2 s: the 100 slowest meet all one. That is sure, but nine of ten do by chance in
+    the one case, and half of them in the other.
+    """
+    at_s = np.arange(10_000) / 100
+    slow_s = np.where(np.arange(10_000) % 100 == 50, 1.0, 0.0)
+    g = np.random.default_rng(3)
+    begins = np.cumsum((2 - span_s) * g.uniform(0.2, 1.8, 50) + span_s) - span_s
+    at_s[slow_s > 0] = np.repeat(begins, 2) + span_s * g.uniform(0, 1, 100)
+    rows = Rows(at_s, at_s, [(np.ones(10_000, bool), (begins, begins + span_s))])
+    assert (_overlap("ttft", "queue", slow_s, rows) is not None) == is_said
+
+
 def test_a_shuffle_keeps_spans_and_pauses() -> None:
     """All that is on the circle, whatever touches as one; in order, and as long together."""
     spans = (np.array([-2.0, 4.0, 5.0, 8.0, 20.0]), np.array([1.0, 5.01, 6.0, 9.0, 21.0]))
