@@ -366,7 +366,7 @@ async def _reach(
 
 
 async def _fired(order: drive.Order, reached: _Reached, looks: Looks | None = None) -> Run:
-    from loadgen.client import Counters, Stop
+    from loadgen.client.control import Counters, Stop
     from loadgen.client.headroom import check
 
     scenario, plan, target = order.scenario, order.plan, order.scenario.target

@@ -133,9 +133,12 @@ def _whole(seconds: Floats, per_s: float) -> NDArray[np.int64]:
 def _sample(header: _Header, columns: dict[str, NDArray[np.int64]]) -> Sample:
     _refuse_forged(header.rows, columns)
     gaps = columns.pop("gaps")
+    seconds: dict[str, Any] = {
+        name: np.where(columns[name], (columns[name] - 1) / per, np.nan) for name, per in _UNITS.items()
+    }
     return Sample(
+        **seconds,
         about=header.about,
-        **{name: np.where(columns[name], (columns[name] - 1) / per, np.nan) for name, per in _UNITS.items()},
         index=columns["index"],
         outcome=columns["outcome"].astype(np.uint8),
         output_tokens=columns["output_tokens"].astype(np.int32),

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from loadgen import __version__, drive
-from loadgen.client import Counters, Stop
+from loadgen.client.control import Counters, Stop
 from loadgen.run import Health, Run, as_json, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize

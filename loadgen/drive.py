@@ -29,7 +29,7 @@ from loadgen.terms import AS_ASKED
 from loadgen.units import argument
 
 if TYPE_CHECKING:
-    from loadgen.client import Counters, Stop
+    from loadgen.client.control import Counters, Stop
     from loadgen.client.preflight import Preflight
     from loadgen.engine.trace import Iteration
     from loadgen.looks import Look, Looks

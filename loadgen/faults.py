@@ -34,6 +34,10 @@ _RULES = {
 _PRIVATE = {"headers", "api_key_env", "base_url", "more_urls"}
 
 
+class ScenarioError(Exception):
+    """A user's mistake: where and which rule, a line for each. The CLI prints it and exits 2."""
+
+
 class Fault(NamedTuple):
     """`path`: the key path as in the YAML; `rule`: what is wrong there."""
 

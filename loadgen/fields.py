@@ -273,6 +273,11 @@ Headers = Annotated[dict[str, str], AfterValidator(headers)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_json)]
 
 
+def is_secret(name: str) -> bool:
+    """Whether a value of this name may be a credential."""
+    return bool(re.search(r"auth|key|token|secret|cookie|credential|passw|session", name, re.IGNORECASE))
+
+
 class Strict(BaseModel):
     """Unknown keys and values of another type are errors; values do not change after they were read."""
 

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from loadgen import faults, presets, strict_yaml
 from loadgen.backends import COMPLETIONS, OF_IDS
+from loadgen.faults import ScenarioError as ScenarioError
 from loadgen.fields import (
     NAME,
     CountOrZero,
@@ -25,6 +26,7 @@ from loadgen.fields import (
     Processes,
     Repeats,
     Strict,
+    is_secret,
     without_credentials,
 )
 from loadgen.knobs import Engine
@@ -38,10 +40,6 @@ from loadgen.units import printable, quoted
 MASKED = "***"
 MAX_FILE_BYTES = 20_000_000
 MOST_MISTAKES = 10  # told at once
-
-
-class ScenarioError(Exception):
-    """A user's mistake: where and which rule, a line for each. The CLI prints it and exits 2."""
 
 
 class Client(Strict):
@@ -210,11 +208,6 @@ def _inherit(own: dict[str, Any], variant: Any) -> Any:
     if isinstance(variant, dict) and isinstance(variant.get("engine"), dict):
         return variant | {"engine": presets.laid(own, variant["engine"])}
     return variant
-
-
-def is_secret(name: str) -> bool:
-    """Whether a value of this name may be a credential."""
-    return bool(re.search(r"auth|key|token|secret|cookie|credential|passw|session", name, re.IGNORECASE))
 
 
 def _masked(value: Any, *, secret: bool) -> Any:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from loadgen import drive
 from loadgen.capacity import Capacity, _conclude, find_capacity
-from loadgen.client import Stop
+from loadgen.client.control import Stop
 from loadgen.client.unreachable import Unreachable
 from loadgen.edges import Search, Spent, crossing, edges
 from loadgen.looks import Looks, _is_steady

@@ -24,7 +24,7 @@ from loadgen.target import Target
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loadgen.client import Counters, Stop
+    from loadgen.client.control import Counters, Stop
     from loadgen.client.preflight import Preflight
     from loadgen.looks import Looks
 
@@ -105,7 +105,7 @@ async def fired(
 
     Raises ScenarioError before anything is sent or written.
     """
-    from loadgen.client import Counters, Stop
+    from loadgen.client.control import Counters, Stop
     from loadgen.client.headroom import check
 
     notes = [*check(order.plan, order.scenario), *warnings(order.plan, order.scenario)]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+from loadgen.faults import ScenarioError
 from loadgen.fields import NO_PROXY
-from loadgen.scenario import ScenarioError
 from loadgen.target import Target
 
 PORTS = {"http": 80, "https": 443}

@@ -14,7 +14,8 @@ from math import ceil
 from operator import add
 from typing import Any
 
-from loadgen.client import Counters, Stop, control
+from loadgen.client import control
+from loadgen.client.control import Counters, Stop
 from loadgen.client.job import Job, Share
 from loadgen.client.pipes import framed, hear
 from loadgen.client.worker import Ended, Start, Word

@@ -24,7 +24,7 @@ from loadgen.client.unreachable import (
     refusal,
     silence,
 )
-from loadgen.scenario import ScenarioError
+from loadgen.faults import ScenarioError
 from loadgen.target import Target
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadgen.client import Counters, Peers, Stop, run
+from loadgen.client.control import Counters, Peers, Stop
+from loadgen.client.running import run
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
 from loadgen.run import Health

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from loadgen.client.address import proxy
-from loadgen.fields import JsonObject
-from loadgen.scenario import ScenarioError, is_secret
+from loadgen.faults import ScenarioError
+from loadgen.fields import JsonObject, is_secret
 from loadgen.target import Target
 
 NO_KEY = "none"  # where a variable's name is asked for

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from loadgen.client import Counters, Peers, Stop
+from loadgen.client.control import Counters, Peers, Stop
 from loadgen.client.job import Job, Share
 from loadgen.client.pipes import framed, hear
 from loadgen.client.unreachable import Unreachable

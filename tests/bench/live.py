@@ -19,8 +19,8 @@ from operator import add
 from rich.console import Console
 from rich.live import Live
 
-from loadgen.client import Counters
 from loadgen.client.answer import Answer
+from loadgen.client.control import Counters
 from loadgen.client.pool import READS_A_SAMPLE
 from loadgen.client.spread import Spread
 from loadgen.client.worker import TELL_S, framed

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadgen import api, drive, ladder
-from loadgen.client import Counters, Stop
+from loadgen.client.control import Counters, Stop
 from loadgen.client.loop import on_loop
 from loadgen.client.preflight import preflighted
 from loadgen.engine.fit import Fit, fit, read

@@ -17,7 +17,7 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from loadgen import drive
-from loadgen.client import Counters, Stop
+from loadgen.client.control import Counters, Stop
 from loadgen.scenario import Scenario, build
 from loadgen.stats import summarize
 from loadgen.stats.summary import Summary

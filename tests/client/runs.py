@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from loadgen.client import Counters, Stop, run
+from loadgen.client.control import Counters, Stop
+from loadgen.client.running import run
 from loadgen.plan import NONE, Phase, Plan, Prompt, PromptRecipe, Row, Window
 from loadgen.records import RequestRecord
 from loadgen.run import Health

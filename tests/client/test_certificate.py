@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loadgen.client import Stop
+from loadgen.client.control import Stop
 from loadgen.stats.certificate import certify
 from tests.client.runs import answering, blocking, plan_of, run_plan
 from tests.records import run_of

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.client import Counters, Stop, fleet
+from loadgen.client import fleet
+from loadgen.client.control import Counters, Stop
 from loadgen.client.job import Job
 from loadgen.client.spread import Spread
 from loadgen.client.worker import Start, Word, framed, hear

@@ -12,10 +12,11 @@ from typing import Any, cast
 
 import pytest
 
-from loadgen.client import Counters, Stop, run
 from loadgen.client.address import Address
+from loadgen.client.control import Counters, Stop
 from loadgen.client.headroom import allow_many_descriptors
 from loadgen.client.lookup import Found
+from loadgen.client.running import run
 from loadgen.client.servers import Servers
 from loadgen.plan import Plan
 from loadgen.records import Outcome, RequestRecord

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.client import Stop
+from loadgen.client.control import Stop
 from loadgen.plan import Phase, Window
 from loadgen.records import RequestRecord
 from loadgen.stats import summarize

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.client import Stop
+from loadgen.client.control import Stop
 from loadgen.client.unreachable import Unreachable
 from tests.client.runs import Ran, answering, in_turn, plan_of, run_plan, scenario_of
 from tests.virtual_loop import Link, VirtualLoop

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from loadgen.client import Counters, Stop, run
 from loadgen.client.address import Address, Proxy, joined
+from loadgen.client.control import Counters, Stop
 from loadgen.client.preflight import Unreachable, preflight, wait_ready
+from loadgen.client.running import run
 from loadgen.client.tunnel import tunnel
 from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Timeouts

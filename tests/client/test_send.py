@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.client import Stop
+from loadgen.client.control import Stop
 from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import Scenario
 from tests.client.runs import answering, in_turn, plan_of, run_plan, scenario_of, writing

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.client import Counters
+from loadgen.client.control import Counters
 from loadgen.client.servers import Servers
 from loadgen.plan import Phase, Row
 from loadgen.run import Health

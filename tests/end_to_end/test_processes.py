@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from loadgen.cli.exits import Exit, of_run
-from loadgen.client import Counters, Stop, fleet
+from loadgen.client import fleet
+from loadgen.client.control import Counters, Stop
 from loadgen.client.unreachable import Unreachable
 from loadgen.drive import Order, conclude, fire
 from loadgen.plan import Plan

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from loadgen.client import Counters, Stop
+from loadgen.client.control import Counters, Stop
 from loadgen.drive import Order, conclude, fire
 from loadgen.scenario import Scenario, build
 from loadgen.stats.summary import Finding, Summary, from_json

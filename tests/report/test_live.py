@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from loadgen.client import Counters
+from loadgen.client.control import Counters
 from loadgen.plan import Phase
 from loadgen.records import Outcome
 from loadgen.report import live
