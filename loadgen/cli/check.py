@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from loadgen.scenario import Scenario
     from loadgen.target import Target
 
-URL = re.compile(r"https?://", re.IGNORECASE)
+URL = re.compile(r"([a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)  # of whatever scheme: the wrong one is told
 BARE = re.compile(r"(localhost|[\w.-]+:\d+|\[[\da-f:]+\](:\d+)?)(/.*)?", re.IGNORECASE | re.ASCII)
 A_LOAD = {"request_rate": "1", "num_prompts": 1}  # none is sent, but a scenario has one
 
@@ -60,7 +60,8 @@ def check(
 
     A no in its table is a thing that the server cannot do; "so a run" says what is done instead. It exits 0
     then, too: look in --json for the traits your runs depend on (has: true, false, or null where it cannot
-    be told). It exits 5 where the server cannot be reached or refuses every request; --json says why.
+    be told). It exits 5 where the server cannot be reached or refuses every request, be it as busy (429,
+    503); --json says why.
     """
     from loadgen.cli.firing import run_async
     from loadgen.cli.words import Words
@@ -79,6 +80,8 @@ def check(
         raise
     document = {"base_urls": target.urls, **found.facts, "notes": found.notes}
     words.show(partial(print_tables, [table(target.urls, found.traits, found.requests)]), document)
+    if found.is_busy:
+        raise typer.Exit(5)
 
 
 def _asked(scenario: str | None, params: dict[str, Any]) -> Scenario:

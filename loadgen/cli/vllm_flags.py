@@ -157,8 +157,8 @@ def _parted(argv: list[str]) -> tuple[list[str], dict[str, str]]:
             given[flag] = value if is_joined else next(words, "")
         elif flag in IGNORED:
             given[flag] = ""
-        elif (*kept[-1:], word) == ("--dataset-name", "random-ids"):
-            kept.append("random")
+        elif word == "--dataset-name=random-ids" or (*kept[-1:], word) == ("--dataset-name", "random-ids"):
+            kept.append(word.replace("random-ids", "random"))
         else:
             kept.append(RENAMED.get(flag, flag) + is_joined + value)
     return kept, given

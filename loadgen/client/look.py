@@ -21,7 +21,6 @@ from loadgen.terms import Terms
 from loadgen.traits import Trait
 from loadgen.workload.words import WordTokens
 
-PROBE_TOKENS = 8
 LONGER_TOKENS = 64  # asked for again where the first answer came too soon to tell how it came
 IDS = list(range(5, 13))  # a prompt of eight token ids, which every vocabulary has
 REQUEST_ID = "preflight"
@@ -139,7 +138,7 @@ class Look:
         stream, response = self.seen.stream, self.seen.response
         trait = _Answer("streaming")
         if self.seen.is_busy:
-            return trait.untold("the server was busy")
+            return trait.untold(f"the server is busy ({self.seen.response.status}): {self.seen.words}")
         if not stream.events:
             says = f"no token in the stream of the probe (usage says {stream.usage_tokens})"
             return trait.no(says, "such an answer has no TTFT")
@@ -155,18 +154,20 @@ class Look:
         return self._in_pieces(trait)
 
     def _in_pieces(self, trait: _Answer) -> Trait:
-        """By the last answer, the longest; by two where it came at once: one may be a stall of ours."""
+        """By the last answer, the longest; one alone that came at once may be a stall of ours."""
         asked = [seen for seen in (self.seen, self.again) if isinstance(seen, Seen) and seen.stream.events]
-        for stream in [seen.stream for seen in reversed(asked) if came_in_pieces(seen)]:
+        came = [came_in_pieces(seen) for seen in asked]
+        if True in came:
+            stream = next(seen.stream for seen in reversed(asked) if came_in_pieces(seen))
             first, each = _took(stream.first_token_us or 0), _took(sum(stream.gaps_us) / len(stream.gaps_us))
             return trait.yes(f"{stream.events} token events, the first after {first}, then one each {each}")
-        stream, came_at_once = asked[-1].stream, False in map(came_in_pieces, asked)
+        stream = asked[-1].stream
         whole = f"all {stream.events} token events were there after {_took(_whole_us(stream))}"
-        if came_at_once and len(asked) > 1:
+        if came[-1] is False and len(came) > 1:
             return trait.no(
                 f"{whole}, and came at once", "TTFT is that of the whole answer, and gaps mean nothing"
             )
-        why = "once may be chance" if came_at_once else "too quick to tell whether they came one by one"
+        why = "once may be chance" if False in came else "too quick to tell whether they came one by one"
         return trait.untold(f"{whole}: {why}")
 
     def _usage(self) -> Trait:
@@ -201,15 +202,15 @@ class Look:
 
     def _length(self) -> Trait:
         trait = _Answer("length limit")
-        tokens, _ = self.seen.stream.output_tokens()
+        (tokens, _), asked = self.seen.stream.output_tokens(), self.seen.asked_tokens
         key = dialect(self.target.dialect).length_key
         key = self.terms.length if key == "max_tokens" else key
         if key in self.terms.without:
             return trait.no("the server takes no limit on an answer's length")
         if not self.seen.is_well:
             return trait.untold("no request was answered well")
-        if tokens > PROBE_TOKENS:
-            says = f"asked for {PROBE_TOKENS} tokens at most, got {tokens}"
+        if tokens > asked:
+            says = f"asked for {asked} tokens at most, got {tokens}"
             return trait.no(says, "lengths are what the server gives")
         return trait.yes(f"{key} is taken, and no answer was longer")
 
@@ -217,13 +218,13 @@ class Look:
         """More than was asked for is told of by the limit, and is not exact either."""
         stream = self.seen.stream
         trait = _Answer("exact length")
-        tokens, _ = stream.output_tokens()
-        got = f"asked for {PROBE_TOKENS} tokens of an answer of one word, got {tokens}"
+        (tokens, _), asked = stream.output_tokens(), self.seen.asked_tokens
+        got = f"asked for {asked} tokens of an answer of one word, got {tokens}"
         if not self.seen.is_well:
             return trait.untold("no request was answered well")
-        if tokens == PROBE_TOKENS:
+        if tokens == asked:
             return trait.yes(got)
-        if tokens > PROBE_TOKENS:
+        if tokens > asked:
             return trait.no(got)
         if not self.ignore_eos:
             return trait.untold("not asked for: answers end where the model ends them")
@@ -306,7 +307,7 @@ class Look:
         if not self.target.more_urls:
             return
         if self.others:
-            says, instead = "; ".join(self.others), "figures are of both together"
+            says, instead = "; ".join(self.others), "figures are of all together"
             yield Trait(name="servers alike", has=False, says=says, instead=instead)
         else:
             says = f"{len(self.target.urls)} servers, of one kind, with the same models"
@@ -362,7 +363,7 @@ def facts(look: Look) -> dict[str, Any]:
         "usage_given": usage is not None,
         "finish_reason": stream.finish_reason,
         "prompt_tokens": usage and usage.prompt_tokens,
-        "asked_output_tokens": PROBE_TOKENS,
+        "asked_output_tokens": look.seen.asked_tokens,
         "output_tokens": usage and usage.completion_tokens,
         "endpoint": look.target.endpoint,
         "kind": look.kind.name,

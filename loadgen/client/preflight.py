@@ -20,8 +20,8 @@ from loadgen.backends import OF_IDS
 from loadgen.client import kind
 from loadgen.client.inquiry import Inquiry, Response, inquire
 from loadgen.client.kind import Listed
-from loadgen.client.look import IDS, LONGER_TOKENS, PROBE_TOKENS, Look, came_in_pieces, facts
-from loadgen.client.probe import PAGE_S, PATIENCE_S, Asking, Probe, Seen
+from loadgen.client.look import IDS, LONGER_TOKENS, Look, came_in_pieces, facts
+from loadgen.client.probe import PAGE_S, PATIENCE_S, PROBE_TOKENS, Asking, Probe, Seen
 from loadgen.client.scrape import Server, places
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.word_tokens import calibrate, mean_of_words
@@ -46,7 +46,7 @@ class Preflight:
 
     model: the one to ask for, in the server's own letters. facts: plain JSON for run.json. notes: what a user
     should know, one line each. calibration: what its count of words says, None where it was not asked or does
-    not count. target: as the run will ask it; None is as it was.
+    not count. target: as the run will ask it; None is as it was. is_busy: it answered nothing but 429 or 503.
     """
 
     model: str | None
@@ -57,6 +57,7 @@ class Preflight:
     target: Target | None = None
     traits: tuple[Trait, ...] = ()
     requests: int = 0
+    is_busy: bool = False
 
 
 async def preflight(
@@ -92,7 +93,7 @@ async def preflight(
         ways: list[_Way] = [(asking, prompt) for asking in asked] + [(asked[0], IDS)] * sends_ids
         seen = await first.tried(ways, PROBE_TOKENS)
         others = await asyncio.gather(*(_Server.met(probe.at(one)) for one in more))
-        await asyncio.gather(*(other.tried(ways, 1) for other in others))
+        await asyncio.gather(*(other.tried(ways, PROBE_TOKENS) for other in others))
         name = first.name or (kind.TRANSFORMERS if probe.terms.forced else None)
         watched = [] if target.metrics == "none" else list(places(target))
         watching = [await opened(at.target, api_key if at.is_ours else None) for at in watched]
@@ -133,6 +134,7 @@ def _found(look: Look, inquiry: Inquiry, notes: list[str], requests: int) -> Pre
     told = {"model": look.model, "models": models} | facts(look)
     return Preflight(
         model=look.model,
+        is_busy=look.seen.is_busy,
         facts=inquiry.masked(told) | {"requests": requests, "traits": traits},
         notes=tuple(inquiry.masked(notes)),
         calibration=look.calibration,

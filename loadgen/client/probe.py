@@ -23,6 +23,8 @@ from loadgen.plan import Prompt
 from loadgen.target import Target
 from loadgen.terms import AS_ASKED, Terms
 
+PROBE_TOKENS = 8
+LEAST_TOKENS = 16  # where a server takes no shorter answer, as OpenAI's /v1/responses
 TRIES = 8
 PAGE_S = 3.0
 BUSY_S = 1.0  # a server that has just started is often busy for no longer
@@ -42,6 +44,7 @@ _OF_VALUE = re.compile(
     r"at (most|least)|must be|too (large|long|many|big|small)|exceed|(less|greater|larger|smaller|more) than"
     r"|between|maximum|minimum|reduce"
 )
+_TOO_SHORT = re.compile(r"at least|minimum|>=|(greater|larger|more) than|too (short|small)")
 # What a server that refuses ignore_eos takes in its place, by how it refuses.
 _OTHERWISE = {"unexpected fields in the request": {"generation_config": json.dumps({"eos_token_id": -1})}}
 
@@ -59,15 +62,22 @@ class Asking:
 
 @dataclass(frozen=True)
 class Seen:
-    """An answer, and what the load's own reader sees in it."""
+    """An answer, what the load's own reader sees in it, and how many tokens were asked for."""
 
     response: Response
     stream: Stream
+    asked_tokens: int = PROBE_TOKENS
 
     @property
     def is_busy(self) -> bool:
         error = self.stream.error
         return self.response.status in BUSY or (error is not None and error[0] in BUSY)
+
+    @property
+    def is_refused(self) -> bool:
+        """For what was asked, and not for want of room."""
+        error = self.stream.error
+        return not self.is_busy and (self.response.status in (400, 422, 501) or error is not None)
 
     @property
     def is_well(self) -> bool:
@@ -95,6 +105,7 @@ class Probe:
         self.target: Target = inquiry.target
         self.terms: Terms = AS_ASKED
         self.refused: dict[str, str] = {}
+        self._least_tokens = 1
         self.endpoints: dict[DialectName, bool | None] | None = None
 
     def at(self, inquiry: Inquiry) -> Probe:
@@ -102,6 +113,7 @@ class Probe:
         other = Probe(inquiry, self.limit_s, ignore_eos=self._ignore_eos)
         other.target = inquiry.target.model_copy(update={"endpoint": self.target.endpoint})
         other.terms, other.refused, other._learns = self.terms, self.refused, False
+        other._least_tokens = self._least_tokens
         return other
 
     @property
@@ -112,17 +124,18 @@ class Probe:
 
     async def ask(self, asking: Asking, prompt: Prompt, output_tokens: int) -> Seen:
         """Raises Unreachable."""
+        output_tokens = max(output_tokens, self._least_tokens)
         asked = self._body(asking, prompt, output_tokens)
         endpoint = self.target.endpoint.replace("{model}", asking.model or "")
         response = await self.inquiry.ask("POST", endpoint, self.limit_s, asked)
-        return Seen(response, self._stream(response))
+        return Seen(response, self._stream(response), output_tokens)
 
     async def settle(self, asking: Asking, prompt: Prompt, output_tokens: int) -> Seen:
         """Ask until it is taken, or there is nothing left to learn. Raises Unreachable."""
         seen = await self._unless_busy(asking, prompt, output_tokens)
         for _ in range(TRIES * self._learns):
             asked = self._body(asking, prompt, output_tokens)
-            if not (self._learned(seen, asked, asking) or await self._moved(seen)):
+            if not (self._learned(seen, asked, asking) or self._lengthened(seen) or await self._moved(seen)):
                 break
             seen = await self._unless_busy(asking, prompt, output_tokens)
         return seen
@@ -214,8 +227,7 @@ class Probe:
 
     def _learned(self, seen: Seen, asked: dict[str, Any], asking: Asking) -> bool:
         """Whether the refusal names keys of ours that we can do without, or name otherwise."""
-        is_refused = seen.response.status in (400, 422, 501) or seen.stream.error is not None
-        if seen.is_busy or not is_refused:
+        if not seen.is_refused:
             return False
         words = f"{seen.words} {_param(seen.response.body)}".lower()
         own = set(_keys(self.target.extra_body | asking.extra))
@@ -228,6 +240,16 @@ class Probe:
             forced = next((keys for said, keys in _OTHERWISE.items() if said in words), {})
             self.terms = replace(self.terms, forced=forced)
         return bool(keys)
+
+    def _lengthened(self, seen: Seen) -> bool:
+        """Whether so short an answer is refused, and a longer one was not asked for yet."""
+        words = seen.words.lower()
+        names = ("max_tokens", "max_completion_tokens", dialect(self.target.dialect).length_key)
+        is_short = _TOO_SHORT.search(words) and any(name in words for name in names)
+        if not (seen.is_refused and is_short) or self._least_tokens == LEAST_TOKENS:
+            return False
+        self._least_tokens = LEAST_TOKENS
+        return True
 
     async def _moved(self, seen: Seen) -> bool:
         """Whether another API is there, where the user named none and this one is not."""

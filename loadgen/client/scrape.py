@@ -292,7 +292,8 @@ class Server:
         try:
             return read(text)
         except NotMetricsError as problem:
-            raise self._trouble(f"GET {url}", str(problem)) from None
+            begin = one_line(text.lstrip()[:4096], self._inquiry.secrets, limit=40)
+            raise self._trouble(f"GET {url}", f"{problem}; it begins with {begin}") from None
 
     def _trouble(self, what: str, why: str) -> Unreachable:
         return Unreachable(one_line(f"{what}: {why}", self._inquiry.secrets))

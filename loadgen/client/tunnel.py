@@ -54,7 +54,7 @@ class _Asking(asyncio.Protocol):
             line = head.splitlines()[0].decode("latin-1") if head else ""
             found = re.fullmatch(r"HTTP/1\.[01] (\d{3})(?: (.*))?", line)
             if found is None:
-                self._refused(f"the proxy does not speak HTTP/1.1: {line[:100]!r}")
+                self._refused("the proxy does not speak HTTP/1.1")
             elif found[1].startswith("1"):
                 continue  # an interim answer: the final one follows
             elif not found[1].startswith("2"):

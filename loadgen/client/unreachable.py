@@ -108,8 +108,6 @@ def _hint(words: str, tried: Collection[str]) -> str:
     return f"--extra-body (extra_body) {json}" if json else _ANY_BODY
 
 
-_PLAIN = "the server speaks plain HTTP and was asked with TLS; write http:// in the base URL"
-
 # --- a connection that fails --------------------------------------------------------------------------------
 
 
@@ -117,13 +115,8 @@ async def connection_trouble(error: Exception, address: Address) -> str:
     """Why there was no HTTP answer: `error` and its causes, told apart by what a user can do about them."""
     causes = list(_causes(error))
     for cause in causes:
-        if (
-            isinstance(cause, TimeoutError)
-            and address.tls
-            and not address.way
-            and await is_plain_http(*address.dialled)
-        ):
-            return _PLAIN
+        if isinstance(cause, TimeoutError) and (plain := await _plain(address)):
+            return plain
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLCertVerificationError):
             return await _no_tls(cause, address)
         if told := _told(cause, address):
@@ -157,17 +150,22 @@ def _told(cause: BaseException, address: Address) -> str | None:
 
 
 async def _no_tls(error: ssl.SSLError, address: Address) -> str:
-    if not address.way and await is_plain_http(*address.dialled):
-        return _PLAIN
+    if plain := await _plain(address):
+        return plain
     why = await who(address) or "if the server speaks plain HTTP, write http:// in the base URL"
     return f"no TLS ({error.reason}); {why}"
 
 
 async def silence(address: Address) -> str:
     """Of a server that takes what is asked, and says nothing."""
+    return await _plain(address) or await who(address) or "does it hang?"
+
+
+async def _plain(address: Address) -> str | None:
+    """Of one that was asked with TLS and answers without."""
     if address.tls and not address.way and await is_plain_http(*address.dialled):
-        return _PLAIN
-    return await who(address) or "does it hang?"
+        return "the server speaks plain HTTP and was asked with TLS; write http:// in the base URL"
+    return None
 
 
 async def _no_http(causes: list[BaseException], address: Address) -> str:

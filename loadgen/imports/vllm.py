@@ -86,6 +86,7 @@ def bring_in(
     opens = _opens_with_role(result, requests)
     records = [_record(i, request, origin_s, result.model_id, opens) for i, request in enumerate(requests)]
     header = _header(result, records, path, name, slos)
+    header.first_token_known = not opens
     header.plan_digest = hashlib.sha256(content).hexdigest()
     at = folder or RUNS / header.run_id
     with RunWriter(at) as writer:
@@ -112,22 +113,18 @@ def _content(path: Path) -> bytes:
 def _decoded(content: bytes, path: Path) -> Result:
     """Python's own reader takes the NaN and Infinity that vLLM writes; msgspec's is sparing with memory."""
     try:
-        return msgspec.convert(_plain(content), Result)
+        try:
+            return msgspec.json.decode(content, type=Result)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return msgspec.convert(json.loads(content), Result)
     except msgspec.ValidationError as problem:
         raise ScenarioError(f"{path}: not a result of vLLM's serving benchmark: {problem}") from None
     except (ValueError, RecursionError) as problem:
         several = "Extra data" in str(problem)
         why = "it holds several results (--append-result): cut out one" if several else str(problem)
         raise ScenarioError(f"{path}: not the JSON of one result: {why}") from None
-
-
-def _plain(content: bytes) -> Any:
-    try:
-        return msgspec.json.decode(content, type=Result)
-    except msgspec.ValidationError:
-        raise
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return json.loads(content)
 
 
 def _requests(result: Result, path: Path) -> list[_Request]:
@@ -284,7 +281,6 @@ def _header(
         versions={"loadgen": __version__},
         started_at=_instant(result.date),
         notes=[f"imported from {path.name}, a result of vLLM's serving benchmark, {_backend(result)}"],
-        first_token_known=not _is_chat(result),
     )
 
 

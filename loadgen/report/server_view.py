@@ -100,6 +100,7 @@ def _by_target(parts: dict[str, ServerPart], source: str) -> Table:
         Column("preempted", drop=1),
         Column("output tokens"),
         Column("ended well", drop=2),
+        Column("looks"),
     ]
     return Table(f"By server ({source})", columns, [_row(name, part) for name, part in parts.items()])
 
@@ -112,6 +113,7 @@ def _row(name: str, part: ServerPart) -> list[str]:
         _level(part.means.get("waiting")),
         percent(kv, 1000),
         *(_count(part.counts.get(name)) for name in ("preemptions", "output_tokens", "succeeded")),
+        f"{part.looks:,} of {part.looks_due:,}",
     ]
 
 
@@ -126,7 +128,7 @@ def sentences(s: Summary) -> list[str]:
     return [
         *_agreed(s.server),
         *map(_overlap, s.server.overlaps),
-        *_missing(s.server.whole, s.server.absent),
+        *_missing(s.server, s.server.whole),
     ]
 
 
@@ -146,9 +148,12 @@ def _agreed(side: ServerSide) -> Iterator[str]:
 def _explained(side: ServerSide) -> str:
     """By whom, and what may be done about it."""
     n = side.cut
-    if not n:
-        return "requests that were retried may have had"
     each = "1 request" if n == 1 else f"{n:,} requests"
+    retried = "requests that were retried"
+    if not n:
+        return f"{retried} may have had"
+    if side.retries:
+        return f"the {each} cut short, and {retried}, may have had"
     if side.cut_tail == n:
         leave = "leaves it out" if n == 1 else "leaves them out"
         return f"the {each} of the tail load that we ended may have had (--no-tail {leave})"
@@ -169,10 +174,13 @@ def _overlap(overlap: Overlap) -> str:
     return f"{overlap.hit} of the {overlap.slowest} {slowest} {met}; by chance {chance} of them would."
 
 
-def _missing(whole: ServerPart, why: str | None) -> Iterator[str]:
-    if whole.kind is None:
+def _missing(side: ServerSide, whole: ServerPart) -> Iterator[str]:
+    silent = sum(not part.looks for part in side.by_target.values())
+    if silent:
+        yield f"Of {len(side.by_target)} servers {silent} told nothing: what all do together is not known."
+    elif whole.looks and whole.kind is None:
         yield "None of its metrics has a name that is known here: server.jsonl keeps those that changed."
-    elif whole.untold:
+    elif whole.looks and whole.untold:
         untold = dict.fromkeys(FIGURES[name] for name in whole.untold if name in FIGURES)
         yield f"The server does not tell: {', '.join(untold)}."
     if whole.left_out:
@@ -181,5 +189,5 @@ def _missing(whole: ServerPart, why: str | None) -> Iterator[str]:
         error = f"; {clean(whole.error)}" if whole.error else ""
         gap = f", once not for {duration(whole.longest_gap_s)}" if whole.longest_gap_s else ""
         yield f"It told of itself {whole.looks:,} times, where {whole.looks_due:,} were due{gap}{error}."
-    if why is not None:
-        yield f"Not all of it is known: {clean(why)}."
+    if side.absent is not None:
+        yield f"Not all of it is known: {clean(side.absent)}."

@@ -17,7 +17,7 @@ Of = Literal["ttft", "stall"]
 What = Literal["preemption", "queue"]
 Places = NDArray[np.intp]
 
-FEWEST = 10  # of the slowest; of many requests, 1 %
+FEWEST, ENOUGH = 10, 30  # of the slowest: 5 %, up to what can show what half of all meet; of many, 1 %
 PARTS = 5  # so many times as many requests there must be at least
 CHANCE = 0.01  # what falls together as often by chance is not worth a word
 MORE = 1.25  # times as many as by chance, else it is not worth one either
@@ -83,7 +83,7 @@ def overlaps(r: Records, tracks: Mapping[str | None, Track], window: tuple[float
 
 
 def _overlap(of: Of, what: What, slow_s: Floats, rows: Rows) -> Overlap | None:
-    n, slowest = len(slow_s), max(FEWEST, ceil(len(slow_s) / 100))
+    n, slowest = len(slow_s), _slowest(len(slow_s))
     if n < PARTS * slowest:
         return None
     slow = rows.slowest(slow_s, slowest)
@@ -94,6 +94,10 @@ def _overlap(of: Of, what: What, slow_s: Floats, rows: Rows) -> Overlap | None:
     if (1 + int((by_chance >= hit).sum())) / (1 + SHUFFLES) > CHANCE or hit < MORE * by_chance.mean():
         return None
     return Overlap(of=of, what=what, slowest=slowest, hit=hit, share=float(by_chance.mean()) / slowest)
+
+
+def _slowest(n: int) -> int:
+    return max(FEWEST, min(ENOUGH, ceil(n / 20)), ceil(n / 100))
 
 
 def _joined(spans: Spans, circle: Circle) -> Spans:

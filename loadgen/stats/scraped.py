@@ -78,7 +78,7 @@ def _counted(told: Floats, base: int) -> tuple[Floats, Mask]:
 
 
 def together(each: Sequence[Track]) -> Track:
-    """What all have told, at every look at one of them: what each told last, where that is fresh."""
+    """What all have told, at every look at one of them: what each told last; of levels only what is fresh."""
     if len(each) == 1:
         return each[0]
     at_s = np.unique(np.concatenate([one.at_s for one in each]))
@@ -88,7 +88,8 @@ def together(each: Sequence[Track]) -> Track:
     held = [*zip(each, lasts, fresh, strict=True)]
     common = [name for name in each[0].values if all(name in one.values for one in each)]
     stacked = {
-        n: np.array([np.where(now, one.values[n][last], np.nan) for one, last, now in held]) for n in common
+        n: np.array([np.where(now | (n in COUNTERS), one.values[n][last], np.nan) for one, last, now in held])
+        for n in common
     }
     bases = [one.at_s[one.base] for one in each if one.base is not None]
     return Track(

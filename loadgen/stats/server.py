@@ -21,6 +21,7 @@ CUT = (
     Outcome.ABORTED, Outcome.ABANDONED, Outcome.BROKEN, Outcome.MALFORMED, Outcome.STREAM_ERROR,
     Outcome.TIMEOUT_FIRST_TOKEN, Outcome.TIMEOUT_IDLE, Outcome.TIMEOUT_TOTAL,
 )  # fmt: skip
+PROMPT_SLACK = 2.0  # a prompt is off its length by words, a chat's template and its history
 COUNTS, RESTARTS = "server's counts", "server restarted"  # names of findings
 
 
@@ -48,6 +49,7 @@ def server_side(run: Run) -> ServerSide | None:
         agreement=[*_agreement(whole, r)] if _is_comparable([*each.values()], r) else [],
         cut=int(cut.sum()),
         cut_tail=int((cut & r.has(Outcome.ABORTED) & (r.phase == Phase.TAIL)).sum()),
+        retries=int(r.retries.sum()),
         overlaps=overlaps(r, each, window),
         ttft_from_send_s=float(ttft_s.mean()) if len(ttft_s) else None,
         ttft_count=len(ttft_s),
@@ -59,7 +61,7 @@ def _part(track: Track, each: list[Track], window: tuple[float, float], scrapes:
     gauges = {name: _within(track.known(name), window) for name in GAUGES}
     counts = {name: track.known(name).values for name in COUNTERS}
     kinds = dict.fromkeys(scrape.kind for scrape in scrapes if scrape.kind)
-    gaps_s = np.concatenate([np.diff(one.at_s[one.looked]) for one in each])
+    gaps_s = np.concatenate([*map(_silences_s, each)])
     return ServerPart(
         kind=" and ".join(kinds) or None,
         looks=sum(int(one.looked.sum()) for one in each),
@@ -74,6 +76,11 @@ def _part(track: Track, each: list[Track], window: tuple[float, float], scrapes:
         error=next((scrape.error for scrape in scrapes if scrape.error), None),
         left_out=next((scrape.left_out for scrape in scrapes if scrape.left_out), None),
     )
+
+
+def _silences_s(track: Track) -> Floats:
+    """From one look that had an answer to the next, and to the first and the last that was tried."""
+    return np.diff(np.concatenate([track.at_s[:1], track.at_s[track.looked], track.at_s[-1:]]))
 
 
 def _looks_due(track: Track) -> int:
@@ -142,7 +149,8 @@ def _ours(r: Records) -> Iterator[Ours]:
     yield Ours("output_tokens", float(received.sum()), float(received[cut].sum()), more)
     prompts = r.prompt_tokens
     if not np.isnan(prompts[ok]).any():
-        more = np.inf if again or np.isnan(prompts[cut]).any() else 0.0
+        untold = cut & np.isnan(prompts)
+        more = np.inf if again else PROMPT_SLACK * float(np.nansum(r.asked_prompt_tokens[untold]))
         yield Ours("prompt_tokens", float(np.nansum(prompts)), float(np.nansum(prompts[cut])), more)
     yield Ours("succeeded", float(ok.sum()), 0.0, float(cut.sum()))
     yield Ours("rejected", float(r.has(Outcome.REJECTED).sum()), 0.0, float(again))

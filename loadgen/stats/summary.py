@@ -227,8 +227,9 @@ class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
     """What servers told of themselves over a run. `absent`: why there is nothing, or not all of it.
 
     `by_target`: of several. `cut`: requests that were cut short, `cut_tail` of them those of the tail load
-    that we ended ourselves. `overlaps`: those that are no chance. `ttft_from_send_s`: our mean over
-    `ttft_count`, all requests that have a first token, as the server counts them.
+    that we ended ourselves. `retries`: attempts that were followed by another. `overlaps`: those that are no
+    chance. `ttft_from_send_s`: our mean over `ttft_count`, all requests that have a first token, as the
+    server counts them.
     """
 
     absent: str | None = None
@@ -237,6 +238,7 @@ class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
     agreement: list[Agreement] = []
     cut: int = 0
     cut_tail: int = 0
+    retries: int = 0
     overlaps: list[Overlap] = []
     ttft_from_send_s: float | None = None
     ttft_count: int = 0

@@ -91,6 +91,8 @@ def _result(name: str | None, run: Run, promise: Promise, s: Summary, *, means_s
     decide = _by_point if run.asked("policy") == "point" else _verdict
     verdict, reason = decide(promise.slo, figure, s, means_stand=means_stand)
     needed = None
+    if verdict == "UNRESOLVED" and not reason and not run.header.due_known:  # more of them would not help
+        reason = next(_doubts(promise.slo, s, means_stand=means_stand), "")
     if verdict == "UNRESOLVED" and not reason:
         is_near = figure.times is None or figure.times > _MOST_TIMES
         needed = None if is_near else max(1, ceil(figure.times * run.records.offered.sum()))

@@ -91,9 +91,15 @@ E2E_P50 = quantile("e2e_s", "p50")
 
 
 def over_seeds(figure: Figure, summaries: Sequence[Summary]) -> Spread | None:
-    """None where a seed has none."""
+    """None where a seed has none. Gaps may be 0, where events come together: then it is the plain mean."""
     found = [figure(s) for s in summaries]
-    return None if None in found or not found else geometric(value for value in found if value is not None)
+    values = [value for value in found if value is not None]
+    if len(values) < len(found) or not values:
+        return None
+    if min(values) > 0:
+        return geometric(values)
+    plain = mean_of(values)
+    return replace(plain, low=max(0.0, plain.low))
 
 
 def ratio(figure: Figure, these: Sequence[Summary], those: Sequence[Summary]) -> Spread | None:

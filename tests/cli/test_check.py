@@ -54,6 +54,24 @@ def test_a_server_is_checked_by_its_url_alone(tmp_path: Path, monkeypatch: pytes
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_refuses_all_as_busy_ends_in_its_words(status: int) -> None:
+    """As one that cannot be used; the table says what was seen all the same."""
+    busy = json_reply({"error": {"message": "the queue is full"}}, status=status)
+    with served({"/v1/models": models_reply("tiny"), CHAT: busy}) as it:
+        done = check(it.url)
+    assert done.exit_code == 5
+    assert f"the server is busy ({status}): the queue is full" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1:1", "//127.0.0.1:1", "file:///etc/passwd"])
+def test_a_url_of_another_scheme_is_told_as_one(url: str) -> None:
+    """It is no file that cannot be read."""
+    done = check(url)
+    assert isinstance(done.exception, ScenarioError)
+    assert "write http://host:port or https://host" in str(done.exception)
+
+
 def test_json_has_the_traits_and_is_alone_on_stdout() -> None:
     """As run.json keeps them."""
     with served(GOOD) as it:

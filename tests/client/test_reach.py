@@ -231,7 +231,7 @@ async def test_a_client_certificate(tmp_path: Path) -> None:
     ("answer", "told"),
     [
         (b"HTTP/1.1 403 Not for you\r\n\r\n", "refused the way to the server: 403 Not for you"),
-        (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP/1.1: 'SSH-2.0-OpenSSH'"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP/1.1"),
         (b"\r\n\r\n", "does not speak HTTP/1.1"),
         (b"HTTP/1.1 200 Go\r\n\r\nhello", "more than the answer to CONNECT"),
         (b"x" * 100_000, "more than 65536 bytes"),

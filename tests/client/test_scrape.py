@@ -131,6 +131,14 @@ async def test_no_metrics_are_absent_with_the_reason(script: Reply, why: str) ->
     assert found.values == {}
 
 
+async def test_a_key_in_a_page_that_is_no_metrics_is_masked_before_it_is_cut() -> None:
+    """Half of it would be most of it."""
+    async with served(lambda _: reply("hello I do not know {sk-planted-9f8e7d6c5b4a")) as server:
+        (found,) = await found_at(Target(base_url=server.url), api_key="sk-planted-9f8e7d6c5b4a")
+    assert "it begins with hello I do not know {***" in (found.error or "")
+    assert "planted" not in (found.error or "")
+
+
 async def test_a_dead_port_is_told_as_such() -> None:
     """The process is gone by then, and the run goes on."""
     async with served(HANG) as server:

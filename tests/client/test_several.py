@@ -49,7 +49,7 @@ async def test_each_server_is_asked_for_a_token_on_the_first_ones_terms() -> Non
         return stream_reply()
 
     found, target, requests = await look(WELL | {CHAT: strict}, WELL)
-    assert [(body["max_tokens"], "ignore_eos" in body) for body in asked(requests)] == [(1, False)]
+    assert [(body["max_tokens"], "ignore_eos" in body) for body in asked(requests)] == [(8, False)]
     assert alike(found).has is True
     assert found.target is not None
     assert found.target.urls == target.urls

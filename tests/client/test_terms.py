@@ -113,6 +113,23 @@ async def test_a_length_that_is_too_long_is_no_refusal_of_its_key() -> None:
         await look({CHAT: refusing(lambda body: f"max_tokens is too large: {body['max_tokens']}")})
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "max_tokens must be at least 16",
+        "Invalid 'max_tokens': integer below minimum value. Expected a value >= 16, but got 8 instead.",
+    ],
+)
+async def test_a_server_that_takes_no_short_answers_is_asked_for_longer_ones(words: str) -> None:
+    """The load may well ask for more than the look would; so it is the look that changes."""
+    found, requests = await look({CHAT: refusing(lambda body: words if body["max_tokens"] < 16 else None)})
+    assert found.terms == Terms()
+    assert trait(found, "length limit").has
+    asked = [body["max_tokens"] for body in probes(requests)]
+    assert asked[0] < 16
+    assert all(tokens >= 16 for tokens in asked[1:])
+
+
 async def test_what_the_user_set_is_never_left_out() -> None:
     """It fails in the server's words."""
     with pytest.raises(Unreachable, match="ignore_eos: Extra inputs are not permitted"):

@@ -51,6 +51,14 @@ def imported(tmp_path: Path) -> Import:
     return make
 
 
+def test_what_no_number_of_requests_would_mend_is_said_in_place_of_a_number(imported: Import) -> None:
+    """Measured again it would be UNRESOLVED again."""
+    slo = summarize(imported(slos=("p50(ttft) <= 10s",), errors=["", "", ""], ttfts=[0.1] * 3)).slos[0]
+    assert slo.verdict == "UNRESOLVED"
+    assert slo.n_to_decide is None
+    assert "nothing tells whether the client kept up" in slo.reason
+
+
 @pytest.mark.parametrize("name", ["chat", "completions"])
 def test_its_own_figures_come_out_again(name: str, tmp_path: Path) -> None:
     """By vLLM's definitions, the imported run has the figures that vLLM printed beside the requests."""
@@ -297,10 +305,10 @@ def test_a_role_alone_is_no_token(imported: Import) -> None:
 
 
 def test_a_chat_without_an_event_for_the_role_keeps_its_first_token(imported: Import) -> None:
-    """Where most answers have as many events as tokens, the first bears one; the file still does not tell."""
+    """Where most answers have as many events as tokens, the first bears one, and so it is known."""
     run = imported(**CHAT | {"output_lens": [3, 4, 9]})
     assert run.records.first_token_s[0] == pytest.approx(0.1)
-    assert not run.header.first_token_known
+    assert run.header.first_token_known
 
 
 def _many(n: int) -> dict[str, Any]:

@@ -92,6 +92,19 @@ def test_requests_that_we_ended_ourselves_are_told_as_such() -> None:
     )
     assert "3 requests that were cut short" in sentences(with_server(agreement=apart, cut=3, cut_tail=1))[0]
     assert "that were retried" in sentences(with_server(agreement=apart))[0]
+    both = "the 3 requests cut short, and requests that were retried, may have had"
+    assert both in sentences(with_server(agreement=apart, cut=3, cut_tail=3, retries=1))[0]
+
+
+def test_of_several_servers_those_that_told_nothing_are_counted() -> None:
+    """And marked in the table of each."""
+    silent = replace(PART, means={}, peaks={}, counts={}, kind=None, looks=0)
+    s = with_server(
+        whole=replace(silent, looks=8, kind="vLLM"), by_target={"http://a": PART, "http://b": silent}
+    )
+    assert "Of 2 servers 1 told nothing: what all do together is not known." in sentences(s)
+    (*_, by_server) = tables(s, "")
+    assert [row[-1].split(" of ")[0] for row in by_server.rows] == [str(PART.looks), "0"]
 
 
 def test_no_look_in_the_window_is_said_and_is_no_zero() -> None:
@@ -181,7 +194,7 @@ def test_each_of_several_servers_has_a_row() -> None:
     """Beside all together."""
     _, by_server = tables(with_server(by_target={"http://a": PART, "http://b": PART}), "measured over HTTP")
     assert [row[0] for row in by_server.rows] == ["http://a", "http://b"]
-    assert by_server.rows[0][1:] == ["7.50", "–", "50.0 %", "3", "–", "–"]
+    assert by_server.rows[0][1:] == ["7.50", "–", "50.0 %", "3", "–", "–", "12 of 12"]
 
 
 def test_the_page_of_a_run_has_it_as_well() -> None:
