@@ -99,7 +99,7 @@ def over_seeds(figure: Figure, summaries: Sequence[Summary]) -> Spread | None:
     if min(values) > 0:
         return geometric(values)
     plain = mean_of(values)
-    return replace(plain, low=max(0.0, plain.low))
+    return plain._replace(low=max(0.0, plain.low))
 
 
 def ratio(figure: Figure, these: Sequence[Summary], those: Sequence[Summary]) -> Spread | None:
