@@ -6,6 +6,7 @@ import json
 import math
 import os
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from loadgen import api
 from loadgen.charts.distributions import compared
 from loadgen.charts.picture import Picture, colour, plain, svg
 from loadgen.engine.fit import Fit
-from loadgen.report.figures import UNDEFINED, clean, duration, number, percent
+from loadgen.report.figures import UNDEFINED, duration, number, percent
 from loadgen.report.markdown import as_list, as_table, escape
 from loadgen.report.tables import Column, Table
 from loadgen.run import Run
@@ -148,8 +149,13 @@ def of_cell(found: Sequence[Side], engine: Engine, cell: Cell) -> list[Side]:
     return [side for side in found if side.engine is engine and side.cell is cell]
 
 
-def gains(found: Sequence[Side], figure: Figure) -> Iterator[tuple[Side, Spread | None, Spread | None]]:
-    """Each variant's figure over that of its server's first under the same load, measured and foretold."""
+Gain = tuple[Side, Side, Spread | None, Spread | None]
+
+
+def gains(found: Sequence[Side], figure: Figure) -> Iterator[Gain]:
+    """Each variant, its server's first under the same load, and its figure over that one's, measured and
+    foretold.
+    """
     for engine in ENGINES:
         for cell in engine.cells:
             there = of_cell(found, engine, cell)
@@ -157,6 +163,7 @@ def gains(found: Sequence[Side], figure: Figure) -> Iterator[tuple[Side, Spread 
                 first = there[0]
                 yield (
                     side,
+                    first,
                     ratio(figure, side.measured, first.measured),
                     ratio(figure, side.foretold, first.foretold),
                 )
@@ -172,17 +179,17 @@ def page(bench: Bench, found: Sequence[Side], pictures: Sequence[Picture]) -> st
         _MEASURED,
         f"**Question.** {QUESTION}",
         f"**Answer.** {_ANSWER}",
-        as_list([escape(said) for said in _answer(found)]),
+        as_list([*_answer(found)]),
         f"Made by:\n\n```sh\n{COMMAND}\n```",
         "## Conditions",
-        as_list([escape(said) for said in _conditions(bench, found)]),
+        as_list([*_conditions(bench, found)]),
         "## Gain",
         _GAIN,
         as_table(_gain_table(found), level=3),
         *_shown(pictures, "gain"),
         *(part for engine in engines for part in _of_engine(bench, found, engine, pictures)),
         "## What this does not show",
-        as_list([escape(said) for said in _LIMITS]),
+        as_list([*_LIMITS]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -199,8 +206,8 @@ _LIMITS = (
 def _answer(found: Sequence[Side]) -> Iterator[str]:
     """A sentence a variant, then what all of them say."""
     by_variant: dict[str, list[str]] = {}
-    for side, ours, theirs in gains(found, throughput):
-        said = by_variant.setdefault(f"{side.name} over {side.engine.variants[0].name}", [])
+    for side, first, ours, theirs in gains(found, throughput):
+        said = by_variant.setdefault(f"{side.name} over {first.variant.name}", [])
         said.append(f"{_times(ours)} ({_times(theirs)}) with {side.cell.says}")
     yield from (f"{variant}: {'; '.join(said)}." for variant, said in by_variant.items())
     for engine in ENGINES:
@@ -259,8 +266,9 @@ def _conditions(bench: Bench, found: Sequence[Side]) -> Iterator[str]:
 
 
 def _why(summaries: Sequence[Summary]) -> str:
-    said = (f.text for s in summaries for f in s.findings if f.effect == "invalid")
-    return "; ".join(clean(text) for text in dict.fromkeys(said))
+    """By what, in how many of them: mostly the server's own threads, on the client's core."""
+    each = Counter(name for s in summaries for name in {f.name for f in s.findings if f.effect == "invalid"})
+    return ", ".join(f"{name.replace('_', ' ')} in {n}" for name, n in each.most_common())
 
 
 def _load_average(run: Run) -> float | None:
@@ -336,10 +344,13 @@ def _share(summaries: Sequence[Summary]) -> str:
 
 def _gain_table(found: Sequence[Side]) -> Table:
     heads = ("throughput", "predicted, SIMULATED", "E2E p50", "E2E p50 predicted, SIMULATED")
-    latencies = {id(side): each for side, *each in gains(found, E2E_P50)}
+    latencies = {id(side): each for side, _, *each in gains(found, E2E_P50)}
     rows = [
-        [side.engine.name, side.variant.name, side.cell.says, *map(_times, [*tokens, *latencies[id(side)]])]
-        for side, *tokens in gains(found, throughput)
+        [
+            *(side.engine.name, f"{side.variant.name} over {first.variant.name}", side.cell.says),
+            *map(_times, [*tokens, *latencies[id(side)]]),
+        ]
+        for side, first, *tokens in gains(found, throughput)
     ]
     columns = [
         Column("server", "label"),
@@ -347,7 +358,7 @@ def _gain_table(found: Sequence[Side]) -> Table:
         Column("load", "words"),
         *map(Column, heads),
     ]
-    return Table("Over the server's first variant (measured over HTTP)", columns, rows)
+    return Table("Over the server's first variant under that load (measured over HTTP)", columns, rows)
 
 
 def _shown_as(spread: Spread | None, shown: Callable[[float], str] = number) -> str:
@@ -371,9 +382,11 @@ def _shown(pictures: Sequence[Picture], *names: str) -> Iterator[str]:
 def _pictures(found: Sequence[Side]) -> Iterator[Picture]:
     rows = [
         (f"{side.name}: {side.cell.says}", measured, foretold_)
-        for side, measured, foretold_ in gains(found, throughput)
+        for side, _, measured, foretold_ in gains(found, throughput)
     ]
-    yield _beside("gain", "Throughput over the first variant's", "ratio of throughputs", rows)
+    yield _beside(
+        "gain", "Throughput over that of the first variant under that load", "ratio of throughputs", rows
+    )
     for engine in ENGINES:
         there = [side for side in found if side.engine is engine]
         rows = [
@@ -386,7 +399,9 @@ def _pictures(found: Sequence[Side]) -> Iterator[Picture]:
         runs = {side.variant.name: side.runs[0] for side in there if side.cell.name == QUEUE.name}
         runs |= {f"{name}, more than can be served": run for name, run in _over(there)}
         if picture := compared("ttft_s", runs):
-            yield replace(picture, name=f"ttft-{engine.name}", title=f"{picture.title}: {engine.title}")
+            yield replace(
+                picture, name=f"ttft-{engine.name}", title=f"{picture.title}, first seed: {engine.title}"
+            )
 
 
 def _over(there: Sequence[Side]) -> Iterator[tuple[str, Run]]:

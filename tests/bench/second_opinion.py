@@ -205,6 +205,10 @@ def _imported(work: Path, i: int) -> Any:
 INTRO = f"""\
 # A second opinion: vLLM's own benchmark and loadgen on one server
 
+**MEASURED.** One server, by two clients in turn, over HTTP.
+
+**Question.** Does vLLM's own benchmark see of one server what loadgen sees?
+
 One vLLM server on this CPU (a Llama of 144 M random weights, bfloat16, at most 16 in a step, no prefix
 cache), Poisson {RATE_RPS}/s, {PROMPT_TOKENS} tokens in, {OUTPUT_TOKENS} out, /v1/completions. vLLM's
 benchmark replays loadgen's plan, so that both fire the same instants and lengths; they took turns. On chat,
@@ -273,7 +277,7 @@ def main() -> None:
     loads = measured(work, requests, rounds)
     found = figures(work, rounds)
     how = "python -m tests.bench.second_opinion --work FOLDER" + (" --quick" if asked.quick else "")
-    made = f"Made by `{how}` with {_versions()}. Load before each round: {', '.join(loads)}."
+    made = f"Made by\n\n```sh\n{how}\n```\n\nwith {_versions()}. Load before each round: {', '.join(loads)}."
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "report.md").write_text(report(found, [*checks(work, rounds)], made))
     rows = {key: vars(row) | {"left": row.left, "noise": row.noise} for key, row in found.items()}
