@@ -1,4 +1,4 @@
-"""In which words a server takes a request: what it learned us before the load, and every body keeps to."""
+"""In which words a server takes a request: learned before the load, and kept to by every body."""
 
 from __future__ import annotations
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 
 
 def framed(message: object) -> bytes:
@@ -18,3 +23,23 @@ async def hear(pipe: asyncio.StreamReader) -> object:
         return pickle.loads(await pipe.readexactly(size))  # noqa: S301  our own process wrote it
     except asyncio.IncompleteReadError:
         return None
+
+
+def obeying() -> int:
+    """From now on the parent alone says when this process ends. Where to write what it is to hear: nothing
+    that prints comes between.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    out = os.dup(1)
+    os.dup2(2, 1)
+    return out
+
+
+@asynccontextmanager
+async def heard(pipe: asyncio.StreamReader) -> AsyncIterator[None]:
+    """Meanwhile `pipe` has what the parent writes."""
+    protocol = asyncio.StreamReaderProtocol(pipe)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    with closing(transport):
+        yield

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,7 +22,7 @@ import msgspec
 from loadgen.client.address import address, endpoint_url
 from loadgen.client.inquiry import Inquiry, inquire
 from loadgen.client.metric_names import Metrics, NotMetricsError, read
-from loadgen.client.pipes import framed, hear
+from loadgen.client.pipes import framed, hear, heard, obeying
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line
 from loadgen.server_log import COUNTERS, EVERY_S, QUICK_FOR_S, QUICK_S, SERVER, Scrape, reasons
 from loadgen.target import Target
@@ -62,19 +60,14 @@ class End:
 
 def main() -> None:
     """What the process is started to do; the parent alone says when it ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    out = os.dup(1)
-    os.dup2(2, 1)  # whatever prints must not come between the messages
+    out = obeying()
     with suppress(BrokenPipeError):
         asyncio.run(_watch(out))
 
 
 async def _watch(out: int) -> None:
     pipe = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(pipe)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
-    with closing(transport):
+    async with heard(pipe):
         wanted = await hear(pipe)
         if isinstance(wanted, Wanted):
             async with AsyncExitStack() as stack:

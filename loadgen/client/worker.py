@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from loadgen.client.control import Counters, Peers, Stop
 from loadgen.client.job import Job, Share
-from loadgen.client.pipes import framed, hear
+from loadgen.client.pipes import framed, hear, heard, obeying
 from loadgen.client.unreachable import Unreachable
 from loadgen.run import Health, RecordWriter, WriteError, writing
 from loadgen.scenario import ScenarioError
@@ -47,10 +46,7 @@ class Ended:
 
 def main() -> None:
     """What a worker process is started to do; the parent alone says when it ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    out = os.dup(1)
-    os.dup2(2, 1)  # whatever prints must not come between the messages
+    out = obeying()
     with suppress(asyncio.CancelledError):  # the parent is gone
         _run_async(_work(out))
 
@@ -66,9 +62,7 @@ def _run_async(work: Coroutine[Any, Any, None]) -> None:
 
 async def _work(out: int) -> None:
     parent = _Parent(out)
-    protocol = asyncio.StreamReaderProtocol(parent.pipe)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
-    with closing(transport):
+    async with heard(parent.pipe):
         await _do(parent)
 
 
