@@ -26,6 +26,7 @@ IDS = list(range(5, 13))  # a prompt of eight token ids, which every vocabulary 
 REQUEST_ID = "preflight"
 APART_US = 250  # tokens that follow each other no faster came one by one
 SPREAD, SPREAD_US = 0.25, 5_000  # so did those that took such a share of the answer's time, and so long
+MANY = 5  # gaps: fewer may be one read on a machine that is busy
 WAIT_US = 100_000  # an answer that is all there sooner may be that of a fast server
 NOT_DONE = "not asked"
 
@@ -321,7 +322,7 @@ def came_in_pieces(seen: Seen) -> bool | None:
         return None
     if median(gaps_us) >= APART_US or sum(gaps_us) >= max(SPREAD * whole_us, SPREAD_US):
         return True
-    return None if whole_us < WAIT_US else False
+    return None if whole_us < WAIT_US or len(gaps_us) < MANY else False
 
 
 def _whole_us(stream: Stream) -> int:

@@ -151,6 +151,7 @@ def batched(
     return fired.records, steps
 
 
+@pytest.mark.slow  # wants a machine that is left alone: the short ones must be sent while the long one lasts
 def test_continuous_batching_answers_short_ones_beside_a_long_one(folder: Path, tmp_path: Path) -> None:
     """By the server's own switch: forty short requests fall due while one long answer is computed. Without it
     none begins but the three that may share its batch, until the long one has ended: its last hundred events
