@@ -27,7 +27,9 @@ from loadgen.server_log import NO_LOG, ServerLog
 
 SCHEMA = 1
 Source = Literal["http", "virtual", "merged", "imported"]
+StartBy = Literal["clock", "measured", "ntp", "wall"]  # from the surest on
 NAMED = r"\A[.-]*\w[\w.-]*\Z"  # it is printed, and becomes the name of a file
+SHARD = r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z"
 Named = Annotated[str, msgspec.Meta(pattern=NAMED)]
 
 
@@ -47,6 +49,10 @@ class Health(msgspec.Struct, kw_only=True):
     wakes over 2 ms late; of that, it waited for a core, or was asleep: stopped, or at a disk. Of several
     processes, sums of what is counted, and of the rest the worst; `busiest_share` is the CPU of the busiest
     over its `wall_s`.
+
+    `start_error_s`: how far this process's start may lie from the instant that all agreed on, and `start_by`
+    how that is known: one clock for all; each clock `measured` against the run's own; or the wall clock that
+    `ntp` keeps, or that nothing is known to keep (`wall`: null).
     """
 
     clock: Literal["kernel", "user"] | None = None
@@ -74,6 +80,8 @@ class Health(msgspec.Struct, kw_only=True):
     ports_exhausted: bool = False
     address_faults: dict[str, str] = {}
     clock_jump_s: float | None = None
+    start_error_s: float | None = None
+    start_by: StartBy = "clock"
 
 
 class EndedEarly(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,11 +98,13 @@ class EndedEarly(msgspec.Struct, frozen=True, kw_only=True):
 class RunHeader(msgspec.Struct, kw_only=True):
     """run.json. Written before the first request (`complete` false), and once more at the end.
 
-    `rows_due`: with the tail's. `rows_not_sent`: of the plan itself. `rows_dropped`: turns of sessions that
-    never fell due, since an earlier one failed, or ended after a window without a tail. `ended_early`: the
-    run is whole as far as it went; its window ends there. `calibration`: what
-    the server said of synthetic words: `per_word` tokens, and `overhead` of a prompt. `server_absent`: why
-    its metrics are not in server.jsonl. `due_known`: False where nothing tells when requests should have been
+    `shard`: "2/8" where it is the second of eight parts of the plan, each a run of its own; `start_at`: the
+    agreed start, in UTC. `rows_due`: with the tail's. `rows_not_sent`: of the plan itself, or of the shard.
+    `rows_lost`: rows due that went down with a process of ours, each recorded as aborted. `rows_dropped`:
+    turns of sessions that never fell due, since an earlier one failed, or ended after a window without a
+    tail. `ended_early`: the run is whole as far as it went; its window ends there. `calibration`: what the
+    server said of synthetic words: `per_word` tokens, and `overhead` of a prompt. `server_absent`: why its
+    metrics are not in server.jsonl. `due_known`: False where nothing tells when requests should have been
     sent, and `due_s` is when they were. `first_token_known`: False where nothing tells which event bore the
     first token, and it is guessed.
     """
@@ -110,6 +120,8 @@ class RunHeader(msgspec.Struct, kw_only=True):
     scenario: dict[str, Any]
     plan_digest: str
     plan_rows: int
+    shard: Annotated[str, msgspec.Meta(pattern=SHARD)] | None = None
+    start_at: str | None = None
     window_start_s: Instant
     window_end_s: Instant
     window_by: Literal["duration", "count", "burst"]
@@ -125,6 +137,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     clock_origin_monotonic_ns: int | None = None
     rows_due: int | None = None
     rows_not_sent: int | None = None
+    rows_lost: int = 0
     rows_dropped: int = 0
     calibration: dict[str, float] | None = None
     preflight: dict[str, Any] | None = None
