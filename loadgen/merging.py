@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 import numpy as np
 
 from loadgen.records import Records
-from loadgen.run import Health, Run, RunHeader
+from loadgen.run import Health, Run, RunHeader, StartBy
 from loadgen.scenario import ScenarioError
 
 _OF_THE_PLAN = ("plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by", "scenario", "salt")
@@ -55,6 +56,8 @@ def merged_health(healths: Sequence[Health | None], in_flight_max: int) -> Healt
             continue
         if name == "clock":
             whole.clock = "user" if "user" in values else "kernel"
+        elif name == "start_by":
+            whole.start_by = max(values, key=get_args(StartBy).index)
         elif name == "address_faults":
             whole.address_faults = dict(sorted(fault for faults in values for fault in faults.items()))
         else:
