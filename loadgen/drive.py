@@ -202,6 +202,7 @@ async def fire(
     """
     from loadgen.client import fleet
     from loadgen.client.job import Job, Share
+    from loadgen.client.link import beside
     from loadgen.client.scraper import Scraper
     from loadgen.client.secrets import Secrets
     from loadgen.client.unreachable import one_line
@@ -247,11 +248,15 @@ async def fire(
             looking.at(record)
 
         try:
-            header.health = await (
-                job.run(Share(), on_start=started, append=append, counters=counters, stop=stop)
-                if processes == 1
-                else fleet.run(job, processes, on_start=started, counters=counters, stop=stop)
-            )
+            shares = [Share(k, processes) for k in range(processes)]
+            if processes == 1:
+                header.health = await job.run(
+                    shares[0], on_start=started, append=append, counters=counters, stop=stop
+                )
+            else:
+                links = beside(job, shares)
+                fared = await fleet.run(links, order.folder, on_start=started, counters=counters, stop=stop)
+                header.health = fared.health
             header.complete = True
         except BaseException as problem:
             header.crashed = type(problem).__name__

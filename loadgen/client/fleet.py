@@ -6,18 +6,17 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from math import ceil
 from operator import add
+from pathlib import Path
 from typing import Any
 
-from loadgen.client import control
 from loadgen.client.control import Counters, Stop
-from loadgen.client.job import Job, Share
-from loadgen.client.pipes import framed, hear
+from loadgen.client.job import Share
+from loadgen.client.link import Link
 from loadgen.client.worker import Ended, Start, Word
 from loadgen.merging import merged_health
 from loadgen.plan import Plan
@@ -66,10 +65,23 @@ def _most(plan: Plan) -> int:
     return max(1, len(plan) if plan.users is None else min(len(plan), plan.users))
 
 
+@dataclass(frozen=True, slots=True)
+class Fared:
+    """How the processes of a run fared together, and whose shares were lost with them."""
+
+    health: Health
+    lost: list[Share]
+
+
 async def run(
-    job: Job, of: int, *, on_start: Callable[[int], None], counters: Counters, stop: Stop
-) -> Health:
-    """The job by `of` processes of its own, which write its records; returns how they fared together.
+    links: AsyncIterator[Link],
+    folder: Path,
+    *,
+    on_start: Callable[[int], None],
+    counters: Counters,
+    stop: Stop,
+) -> Fared:
+    """A job by the processes at the other ends of `links`, which were told it and their shares of it.
 
     on_start: told the origin when all are ready; makes the job's folder. `counters`: become the sums of
     theirs. A process that is lost after the start is counted in the health, and the others go on.
@@ -77,9 +89,10 @@ async def run(
     Raises what broke a process, when the others have ended; LostError for one that was killed before the
     start, and KeyboardInterrupt where the user's wish to end left no time for it.
     """
-    fleet = _Fleet(job, on_start, counters)
+    fleet = _Fleet(on_start, counters)
     try:
-        await fleet.launch(of)
+        async for link in links:
+            fleet.workers.append(_Worker(link))
         wish = asyncio.create_task(fleet.pass_on(stop))
         try:
             await fleet.follow()
@@ -88,54 +101,32 @@ async def run(
             stop.sleeps()
     finally:
         await fleet.end()
-    write_whole(job.folder / "workers.json", as_json(fleet.facts()))
-    return merged_health([worker.health for worker in fleet.workers], counters.in_flight_max)
+    write_whole(folder / "workers.json", as_json(fleet.facts()))
+    return fleet.fared()
 
 
 @dataclass(eq=False)
 class _Worker:
-    """A worker as its parent sees it."""
+    """What is known of a process."""
 
-    process: asyncio.subprocess.Process
+    link: Link
     counters: Counters = field(default_factory=Counters)
     ready: bool = False
     landed: bool = False
     health: Health | None = None
-
-    def say(self, frame: bytes) -> None:
-        assert self.process.stdin is not None
-        if not self.process.stdin.is_closing():
-            self.process.stdin.write(frame)
+    exit_code: int | None = None
 
 
 class _Fleet:
     """The workers of a run, and what they have told."""
 
-    def __init__(self, job: Job, on_start: Callable[[int], None], counters: Counters) -> None:
+    def __init__(self, on_start: Callable[[int], None], counters: Counters) -> None:
         self.workers: list[_Worker] = []
-        self._job = job
         self._on_start = on_start
         self._counters = counters
         self._started = False
         self._trouble: BaseException | None = None
         self._killing: asyncio.TimerHandle | None = None
-
-    async def launch(self, of: int) -> None:
-        job = framed(self._job)
-        for k in range(of):
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-c", "from loadgen.client.worker import main; main()"),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    start_new_session=True,  # a terminal's Ctrl-C is told to them by us
-                )
-            except OSError as problem:  # no more files, processes or memory
-                raise ScenarioError(
-                    f"of {of} client processes only {k} could be started: {problem.strerror}; take fewer"
-                ) from None
-            self.workers.append(_Worker(process))
-            self.workers[k].say(framed(Share(k, of)) + job)
 
     async def follow(self) -> None:
         """Until all have ended. Raises what broke one of them."""
@@ -160,28 +151,33 @@ class _Fleet:
         if self._killing is not None:
             self._killing.cancel()
         for worker in self.workers:
-            await worker.process.wait()
+            await worker.link.ended()
+
+    def fared(self) -> Fared:
+        for worker in self.workers:
+            if worker.health is not None:
+                clock = worker.link.clock
+                worker.health.start_error_s, worker.health.start_by = clock.error_ns / 1e9, clock.by
+        health = merged_health([worker.health for worker in self.workers], self._counters.in_flight_max)
+        return Fared(health, [worker.link.share for worker in self.workers if worker.health is None])
 
     def facts(self) -> list[dict[str, Any]]:
         """What is kept of each."""
         return [
-            {"k": k, "pid": w.process.pid, "exit": w.process.returncode}
+            {"k": w.link.share.k, **w.link.facts, "exit": w.exit_code}
             | {"rows": w.counters.due, "health": w.health}
-            for k, w in enumerate(self.workers)
+            for w in self.workers
         ]
 
     async def _follow(self, worker: _Worker) -> None:
-        assert worker.process.stdout is not None
-        assert worker.process.stdin is not None
-        while (message := await hear(worker.process.stdout)) is not None:
+        while (message := await worker.link.hear()) is not None:
             try:
                 self._heard(worker, message)
             except Exception as trouble:  # such as a folder that cannot be made
                 self._break(trouble)
-        worker.process.stdin.close()
-        exit_code = await worker.process.wait()
+        worker.exit_code = await worker.link.ended()
         if not self._started:
-            self._break(self._why_early(exit_code))
+            self._break(self._why_early(worker.exit_code))
         worker.counters.in_flight = 0
         self._landed(worker)
 
@@ -215,10 +211,12 @@ class _Fleet:
                 self._break(message)
 
     def _start(self) -> None:
-        origin_ns = time.perf_counter_ns() + control.LEAD_NS
+        links = [worker.link for worker in self.workers]
+        origin_ns = time.perf_counter_ns() + max(link.lead_ns for link in links)
         self._on_start(origin_ns)
         self._started = True
-        self._tell(Start(origin_ns))
+        for link in links:
+            link.say(Start(origin_ns + link.clock.ahead_ns))
 
     def _landed(self, worker: _Worker) -> None:
         worker.landed = True
@@ -235,9 +233,8 @@ class _Fleet:
         whole.in_flight_max = max(in_flight_max, whole.in_flight, *(one.in_flight_max for one in each))
 
     def _tell(self, message: object) -> None:
-        frame = framed(message)
         for worker in self.workers:
-            worker.say(frame)
+            worker.link.say(message)
 
     def _break(self, trouble: BaseException) -> None:
         self._trouble = self._trouble or trouble
@@ -249,6 +246,4 @@ class _Fleet:
 
     def _kill(self) -> None:
         for worker in self.workers:
-            if worker.process.returncode is None:
-                with suppress(ProcessLookupError):
-                    worker.process.kill()
+            worker.link.kill()

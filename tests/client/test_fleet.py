@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 
 from loadgen.client import fleet
 from loadgen.client.control import Counters, Stop
-from loadgen.client.job import Job
+from loadgen.client.job import Job, Share
+from loadgen.client.link import beside
 from loadgen.client.spread import Spread
 from loadgen.client.worker import Start, Word, framed, hear
 from loadgen.merging import merged_health
@@ -133,15 +135,15 @@ def test_processes_that_cannot_be_started_are_told(monkeypatch: pytest.MonkeyPat
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
-    unread = cast("Job", None)
+    links = beside(cast("Job", None), [Share(0, 2), Share(1, 2)])
     with pytest.raises(ScenarioError, match="of 2 client processes only 0 could be started: Too many open"):
-        asyncio.run(fleet.run(unread, 2, on_start=lambda _: None, counters=Counters(), stop=Stop()))
+        asyncio.run(fleet.run(links, Path(), on_start=lambda _: None, counters=Counters(), stop=Stop()))
 
 
 def test_what_the_processes_counted_becomes_one_count() -> None:
     """Sums, of errors and durations too; of lags the worst, and the latest word of each process counts."""
     whole = Counters()
-    several = fleet._Fleet(cast("Job", None), lambda _: None, whole)
+    several = fleet._Fleet(lambda _: None, whole)
     several.workers = [fleet._Worker(cast("Any", None)) for _ in range(2)]
     ttfts_us = (90_000, 80_000, 10_000)
     told = [Counters(sent=n, lag_s=n / 1e3, errors=Counter(broken=n, empty=n - 1)) for n in (1, 2, 3)]
