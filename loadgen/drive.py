@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from loadgen.backends import CHAT, COMPLETIONS
 from loadgen.plan import NONE, Plan
 from loadgen.records import RequestRecord
-from loadgen.run import Run, RunHeader, RunWriter, as_json, load, write_whole, writing
+from loadgen.run import Run, RunHeader, RunWriter, Source, as_json, load, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.stats.summary import Summary
 from loadgen.target import Target
@@ -31,6 +31,7 @@ from loadgen.units import argument
 if TYPE_CHECKING:
     from loadgen.client.control import Counters, Stop
     from loadgen.client.preflight import Preflight
+    from loadgen.cluster.nodes import Cluster
     from loadgen.engine.trace import Iteration
     from loadgen.looks import Look, Looks
 
@@ -50,7 +51,7 @@ class Order:
     command: list[str] = field(default_factory=list)
     salt: str | None = None
 
-    def header(self, source: Literal["http", "virtual"], target: str, model: str | None) -> RunHeader:
+    def header(self, source: Source, target: str, model: str | None) -> RunHeader:
         window = self.plan.window
         return RunHeader(
             run_id=self.run_id,
@@ -192,11 +193,12 @@ async def fire(
     is_bundled: bool = False,
     notes: Sequence[str] = (),
     looks: Looks | None = None,
+    cluster: Cluster | None = None,
 ) -> Run:
     """The plan over HTTP at `target`. The folder is made as the run starts; what was measured is in it then.
 
     `notes`: what is known of the run beforehand and kept with it. `looks`: may end it early, where the client
-    is one process.
+    is one process. `cluster`: whose nodes send the plan, instead of this one.
 
     Raises what broke the run on our own side, after the records were saved.
     """
@@ -207,12 +209,13 @@ async def fire(
     from loadgen.client.secrets import Secrets
     from loadgen.client.unreachable import one_line
 
-    processes = fleet.processes(order.plan, order.scenario)
+    processes = (cluster or fleet).processes(order.plan, order.scenario)
     target = (preflight.target if preflight else None) or target
     model = target.model or (preflight.model if preflight else None)
     shown = model and one_line(model, Secrets.of(target, api_key))
     bundled = target.about if isinstance(target, Bundled) else BUNDLED
-    header = order.header("http", bundled if is_bundled else ", ".join(target.urls), shown)
+    source: Source = "http" if cluster is None else "merged"
+    header = order.header(source, bundled if is_bundled else ", ".join(target.urls), shown)
     header.preflight = preflight.facts if preflight else None
     header.notes += [*(preflight.notes if preflight else []), *notes]
     words = preflight.calibration if preflight else None
@@ -249,12 +252,16 @@ async def fire(
 
         try:
             shares = [Share(k, processes) for k in range(processes)]
-            if processes == 1:
+            if processes == 1 and cluster is None:
                 header.health = await job.run(
                     shares[0], on_start=started, append=append, counters=counters, stop=stop
                 )
             else:
-                links = beside(job, shares)
+                links = (
+                    cluster.links(job, shares, lambda lines: writer.append_lines(lines))
+                    if cluster
+                    else beside(job, shares)
+                )
                 fared = await fleet.run(links, order.folder, on_start=started, counters=counters, stop=stop)
                 header.health = fared.health
             header.complete = True

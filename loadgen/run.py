@@ -240,10 +240,14 @@ class RecordWriter:
         self.close()
 
     def append(self, record: RequestRecord) -> None:
-        line = memoryview(_encoded(record) + b"\n")
+        self.append_lines(_encoded(record) + b"\n")
+
+    def append_lines(self, lines: bytes) -> None:
+        """As they are: records that were encoded elsewhere."""
+        rest = memoryview(lines)
         with writing(self._records.name):
-            while line:  # a full disk takes a part, and refuses the rest
-                line = line[self._records.write(line) :]
+            while rest:  # a full disk takes a part, and refuses the rest
+                rest = rest[self._records.write(rest) :]
 
     def close(self) -> None:
         if not self._records.closed:

@@ -22,7 +22,7 @@ LEVELS = {
     "engine.model.compute": 2,
     "drive": 3, "compare": 3, "grid": 3, "repeats": 3, "calibrate": 3, "baseline": 3, "gate": 3,
     "imports": 3, "level": 3, "looks": 3, "probe": 3, "edges": 3, "capacity": 3, "replicas": 3, "sweep": 3,
-    "ladder": 3,
+    "ladder": 3, "cluster": 3,
     "report": 4, "api": 4,
     "export": 5, "charts": 5, "pages": 6, "studies": 7,
     "cli": 8, "__main__": 8,

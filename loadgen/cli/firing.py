@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from loadgen.client.control import Counters, Stop
     from loadgen.client.preflight import Preflight
+    from loadgen.cluster.nodes import Cluster
     from loadgen.looks import Looks
 
 T = TypeVar("T")
@@ -33,12 +34,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How to go about a run, whatever its scenario. `console` is for progress, on stderr."""
+    """How to go about a run, whatever its scenario. `console` is for progress, on stderr; `cluster` sends."""
 
     console: Console
     quiet: bool = False
     preflight: bool = True
     wait_ready_s: float | None = None
+    cluster: Cluster | None = None
 
     def say(self, notes: Sequence[str], title: str) -> None:
         for note in () if self.quiet else notes:
@@ -66,15 +68,16 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
             raise
 
 
-def refuse_impossible(scenario: Scenario, plan: Plan) -> None:
+def refuse_impossible(scenario: Scenario, plan: Plan, cluster: Cluster | None = None) -> None:
     """What this machine or this client cannot do is found before anything is sent. Raises ScenarioError."""
-    from loadgen.client.fleet import processes
+    from loadgen.client import fleet
     from loadgen.client.headroom import check
     from loadgen.client.pool import clock_of
 
     clock_of(scenario.target or Target(base_url="http://127.0.0.1"), scenario.client.clock)
-    processes(plan, scenario)
-    check(plan, scenario)
+    (cluster or fleet).processes(plan, scenario)
+    if cluster is None:  # else the limits of other machines count
+        check(plan, scenario)
 
 
 async def reach(scenario: Scenario, plan: Plan, manner: Manner, title: str = "preflight") -> Reached | None:
@@ -108,7 +111,9 @@ async def fired(
     from loadgen.client.control import Counters, Stop
     from loadgen.client.headroom import check
 
-    notes = [*check(order.plan, order.scenario), *warnings(order.plan, order.scenario)]
+    notes: list[str] = []
+    if manner.cluster is None:  # else it is of no interest what this machine can do
+        notes += [*check(order.plan, order.scenario), *warnings(order.plan, order.scenario)]
     notes += _detour(reached.target) if reached else ()
     manner.say(notes, title)
     async with AsyncExitStack() as stack:
@@ -129,6 +134,7 @@ async def fired(
             is_bundled=is_bundled,
             notes=notes,
             looks=looks,
+            cluster=manner.cluster,
         )
 
 
@@ -142,7 +148,7 @@ def _detour(target: Target) -> Iterator[str]:
 
 async def looked_at(order: Order, manner: Manner) -> Reached | None:
     """The order's target, where this client can do what is asked of it."""
-    refuse_impossible(order.scenario, order.plan)
+    refuse_impossible(order.scenario, order.plan, manner.cluster)
     return await reach(order.scenario, order.plan, manner)
 
 

@@ -228,6 +228,20 @@ Clock = Annotated[
 Processes = Annotated[
     str | None, typer.Option("--processes", help="That share the plan: a number, or auto (default).")
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="auto|ADDRESS",
+        help="Send from the nodes of this Ray cluster; auto: this machine's, or one that is started here.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", parser=_whole, metavar="INTEGER", help="Of --ray, in all. Default one a node or more."
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,6 +42,8 @@ def run(
     warm: options.Warm = None,
     clock: options.Clock = None,
     processes: options.Processes = None,
+    ray: options.Ray = None,
+    workers: options.Workers = None,
     request_rate: options.RequestRate = None,
     arrival: options.Arrival = None,
     burstiness: options.Burstiness = None,
@@ -119,6 +122,7 @@ def run(
         (overlay(scenario, ctx.params), None) if plan is None else replayed(plan, scenario, ctx.params)
     )
     _refuse_mixed(asked, scenario, virtual=virtual, trace=trace, html=html)
+    _refuse_cluster(asked, ray, workers, virtual=virtual)
     words = Words(as_json, quiet)
     manner = Manner(words.progress, quiet, not no_preflight, positive_s("--wait-ready", wait_ready))
     run_id = drive.new_run_id(asked.name)
@@ -130,6 +134,10 @@ def run(
         if html is not None:
             draw_page(html, reported([folder]), words)
         raise typer.Exit(code)
+    if ray is not None:
+        from loadgen.cluster.nodes import joined
+
+        manner = replace(manner, cluster=ctx.with_resource(joined(ray, workers)))
     if asked.vary:
         from loadgen.cli.grid import run_grid
 
@@ -155,6 +163,18 @@ def run(
         if html is not None:
             draw_page(html, of_one(done, summary, folder), words)
     raise typer.Exit(of_run(summary))
+
+
+def _refuse_cluster(asked: Scenario, ray: str | None, workers: int | None, *, virtual: bool) -> None:
+    """Raises ScenarioError where a cluster has nothing to send, or nowhere to."""
+    from loadgen.scenario import ScenarioError
+
+    if workers is not None and (ray is None or workers < 1):
+        raise ScenarioError(f"--workers {workers}: how many of --ray's nodes' CPUs take part, at least 1")
+    if ray is not None and (virtual or asked.target is None):
+        raise ScenarioError("--ray sends over HTTP, from several machines: it needs a target that all reach")
+    if ray is not None and asked.client.processes != "auto":
+        raise ScenarioError("--ray: client.processes are those of one machine; say --workers")
 
 
 def _refuse_mixed(

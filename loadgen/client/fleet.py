@@ -45,13 +45,13 @@ def processes(plan: Plan, scenario: Scenario) -> int:
     if target is not None and target.more_urls and target.balance == "least_in_flight":
         bounds.append(target.balance)
     if asked == "auto":
-        return 1 if bounds else min(_needed(plan), max(1, _cores() - 1), _most(plan))
+        return 1 if bounds else min(needed(plan), max(1, _cores() - 1), _most(plan))
     if asked > 1 and bounds:
         raise ScenarioError(f"client.processes: {bounds[0]} is counted in one process: set processes to 1")
     return min(asked, _most(plan))
 
 
-def _needed(plan: Plan) -> int:
+def needed(plan: Plan) -> int:
     demand = expected(plan)
     return max(1, ceil(demand.requests_rps / REQUESTS_RPS), ceil(demand.events_per_s / EVENTS_PER_S))
 

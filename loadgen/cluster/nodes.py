@@ -1,0 +1,232 @@
+"""A Ray cluster: joined, or started here; where its nodes have room, and the relays of a run on them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from loadgen import __version__
+from loadgen.client import fleet
+from loadgen.client.fleet import LostError
+from loadgen.client.job import Job, Share
+from loadgen.client.unreachable import Unreachable
+from loadgen.cluster.link import GoneError, Relayed
+from loadgen.cluster.relay import Heard, Relay, Sealed, salvage
+from loadgen.plan import Plan
+from loadgen.scenario import Scenario, ScenarioError
+
+AWAY_S = 10.0  # a network that is away for so long does not come back in time
+PLACED_S = 30.0  # for the cluster to find room
+
+
+@contextmanager
+def joined(address: str, workers: int | None = None) -> Iterator[Cluster]:
+    """The cluster at `address`, as Ray writes it; for `auto` the one that RAY_ADDRESS or Ray's own notes on
+    this machine name, else one that is started here for as long as it is used. `workers`: on it, in all.
+
+    Raises ScenarioError where Ray cannot be used so, and Unreachable where no cluster answers.
+    """
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise ScenarioError("--ray: Ray is not installed: pip install 'loadgen[ray]'") from None
+    if address.startswith("ray://"):
+        raise ScenarioError(
+            "--ray: through ray:// no clock can be compared: run loadgen on a node of the cluster, as "
+            "ray job submit does"
+        )
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is started here tells nobody of it
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        _join(ray, address)
+        for number, handler in before.items():  # Ray takes some for itself
+            signal.signal(number, handler)
+        yield Cluster(ray, workers)
+    finally:
+        ray.shutdown()
+
+
+def _join(ray: Any, address: str) -> None:
+    quietly = {"logging_level": "ERROR", "log_to_driver": False}
+    try:
+        ray.init(address=address, **quietly)
+    except (ConnectionError, RuntimeError, ValueError) as problem:
+        if address != "auto" or "RAY_ADDRESS" in os.environ:
+            where = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+            raise Unreachable(f"--ray {where}: no cluster answers there: {_line(problem)}") from None
+        ray.init(include_dashboard=False, **quietly)
+
+
+class Cluster:
+    """Where the workers of runs are placed, spread over the nodes. Each takes one CPU."""
+
+    def __init__(self, ray: Any, asked: int | None) -> None:
+        self._ray = ray
+        self._asked = asked
+        self._group: Any = None
+
+    def processes(self, plan: Plan, scenario: Scenario) -> int:
+        """How many are to share the plan: as asked; else as many as its demand needs, one a node at least.
+
+        Raises ScenarioError where there is no room for them, where the target is a node's own loopback, and
+        where only one process can count what is asked.
+        """
+        cpus = [int(node["Resources"].get("CPU", 0)) for node in self._alive()]
+        nodes, room = sum(map(bool, cpus)), sum(cpus)
+        of = self._asked or min(max(nodes, fleet.needed(plan)), room)
+        if of > room or not room:
+            raise ScenarioError(
+                f"--workers {of}: each takes one CPU, and the cluster has {room} on {nodes} nodes"
+            )
+        self._refuse_loopback(scenario)
+        client = scenario.client.model_copy(update={"processes": of})
+        return fleet.processes(plan, scenario.model_copy(update={"client": client}))
+
+    async def links(
+        self, job: Job, shares: Sequence[Share], append: Callable[[bytes], None]
+    ) -> AsyncIterator[Relayed]:
+        """A worker for each share, placed and told. What they record goes to `append` as it comes.
+
+        Raises ScenarioError where there is no room or a node has another loadgen, and LostError where one
+        is lost meanwhile.
+        """
+        nodes = await self._placed(len(shares))
+        plan = self._ray.put(job.plan)
+        links = [
+            Relayed(share, _Far(self._ray, self._relay(k), node, plan), append)
+            for k, (share, node) in enumerate(zip(shares, nodes, strict=True))
+        ]
+        sealed = _sealed(job)
+        await asyncio.gather(*(_begun(link, sealed) for link in links))
+        for link in links:
+            yield link
+
+    def _alive(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+    def _refuse_loopback(self, scenario: Scenario) -> None:
+        elsewhere = {node["NodeManagerAddress"] for node in self._alive()} - {
+            self._ray.util.get_node_ip_address()
+        }
+        for url in scenario.target.urls if scenario.target and elsewhere else ():
+            if _is_loopback(urlsplit(url).hostname or ""):
+                raise ScenarioError(f"target {url}: on each node of the cluster that is the node itself")
+
+    async def _placed(self, of: int) -> list[str]:
+        """Room for as many, a CPU each, spread over the nodes: the node of each. Raises ScenarioError."""
+        from ray.util import placement_group, placement_group_table, remove_placement_group
+
+        if self._group is not None:
+            remove_placement_group(self._group)
+        self._group = placement_group([{"CPU": 1}] * of, strategy="SPREAD")
+        try:
+            async with asyncio.timeout(PLACED_S):
+                await self._group.ready()
+        except TimeoutError:
+            free = self._ray.available_resources().get("CPU", 0)
+            raise ScenarioError(
+                f"--workers {of}: each takes one CPU, and the cluster had {free:g} free for {PLACED_S:g} s"
+            ) from None
+        nodes = placement_group_table(self._group)["bundles_to_node_id"]
+        return [nodes[k] for k in range(of)]
+
+    def _relay(self, k: int) -> Any:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        there = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=k)
+        actor = self._ray.remote(num_cpus=1, max_restarts=0)(Relay)
+        return actor.options(scheduling_strategy=there).remote()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _sealed(job: Job) -> Sealed:
+    """All of the job but its plan, which is kept once a node, and its folder, which is the relay's own."""
+    kept = {name: getattr(job, name) for name in Job.__dataclass_fields__}
+    del kept["plan"], kept["folder"]
+    return partial(Job, **kept)
+
+
+async def _begun(link: Relayed, sealed: Sealed) -> None:
+    try:
+        await link.begin(sealed)
+    except GoneError as problem:
+        raise LostError(f"a node was lost before the start; nothing was measured: {problem}") from None
+    there = link.facts["version"]
+    if there != __version__:
+        raise ScenarioError(f"--ray: node {link.facts['host']} has loadgen {there}, not {__version__}")
+
+
+class _Far:
+    """A relay as an actor of Ray."""
+
+    def __init__(self, ray: Any, actor: Any, node: str, plan: Any) -> None:
+        self._ray = ray
+        self._actor = actor
+        self._node = node
+        self._plan = plan
+
+    async def begin(self, share: Share, sealed: Sealed) -> dict[str, Any]:
+        found: dict[str, Any] = await self._asked(lambda: self._actor.begin.remote(share, sealed, self._plan))
+        return {"node": self._node, **found}
+
+    async def now_ns(self) -> int:
+        found: int = await self._asked(self._actor.now_ns.remote)
+        return found
+
+    async def hear(self, have: int, at: int) -> Heard:
+        found: Heard = await self._asked(lambda: self._actor.hear.remote(have, at))
+        return found
+
+    async def clear(self) -> None:
+        await self._asked(self._actor.clear.remote)
+
+    async def salvage(self, facts: dict[str, Any], at: int) -> bytes:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        there = NodeAffinitySchedulingStrategy(self._node, soft=False)
+        task = self._ray.remote(num_cpus=0, max_retries=0)(salvage).options(scheduling_strategy=there)
+        found: bytes = await self._asked(lambda: task.remote(Path(facts["folder"]), facts["pid"], at))
+        return found
+
+    def say(self, frame: bytes) -> None:
+        self._actor.say.remote(frame)
+
+    def kill(self) -> None:
+        self._ray.kill(self._actor)
+
+    async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Asked again while the network is away, for no answer does harm twice."""
+        from ray import exceptions
+
+        until_s = time.monotonic() + AWAY_S
+        while True:
+            try:
+                return await ask()
+            except exceptions.ActorUnavailableError as problem:
+                if time.monotonic() > until_s:
+                    raise GoneError(_line(problem)) from None
+                await asyncio.sleep(0.5)
+            except exceptions.RayTaskError:  # it says what broke there
+                raise
+            except exceptions.RayError as problem:
+                raise GoneError(_line(problem)) from None
+
+
+def _line(problem: Exception) -> str:
+    """The first line of what Ray says, which goes on for many."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
