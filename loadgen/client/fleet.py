@@ -101,8 +101,9 @@ async def run(
             stop.sleeps()
     finally:
         await fleet.end()
+    fared = fleet.fared()
     write_whole(folder / "workers.json", as_json(fleet.facts()))
-    return fleet.fared()
+    return fared
 
 
 @dataclass(eq=False)
