@@ -17,6 +17,8 @@ READ_BYTES = 65_536
 READS_AT_ONCE = 16  # some 200 us
 ANCILLARY_BYTES = socket.CMSG_SPACE(16) if hasattr(socket, "CMSG_SPACE") else 0
 SANDWICHES = 8
+SET_NS = 1_000_000  # no drift between two looks comes to this: somebody set the wall clock
+FRESH_NS = 1_000_000  # a look at both clocks holds for so long, in the midst of many reads
 
 _unpack = struct.Struct("qq").unpack
 _now_ns = time.perf_counter_ns
@@ -31,14 +33,17 @@ class ReceiveClock:
     """Maps the kernel's stamps, of the wall clock, to the monotonic one; `sync` now and then.
 
     While it is open the kernel stamps: it begins a little after the first socket that asks for it.
-    `unstamped`: reads that came without. `longest_wait_ns`: for which what was read had been there, at most,
-    since that was last set to zero.
+    `unstamped`: reads that came without a stamp, or with one of a wall clock that was set since.
+    `longest_wait_ns`: for which what was read had been there, at most, since that was last set to zero.
+    `looked_ns`: when both clocks were last looked at.
     """
 
     def __init__(self) -> None:
         self.unstamped = 0
         self.longest_wait_ns = 0
         self.offset_ns = 0
+        self.looked_ns = 0
+        self._set_ns = 0
         self._asking = socket.socket()
         self._asking.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.sync()
@@ -46,11 +51,29 @@ class ReceiveClock:
     def sync(self) -> None:
         """Look at both clocks anew: one between two looks at the other, the closest of several."""
         now_ns, wall_ns = time.perf_counter_ns, time.time_ns
-        width_ns = None
+        width_ns, last_ns = None, self.offset_ns
         for _ in range(SANDWICHES):
             before, wall, after = now_ns(), wall_ns(), now_ns()
             if width_ns is None or after - before < width_ns:
                 width_ns, self.offset_ns = after - before, wall - (before + after) // 2
+        self.looked_ns = after
+        if abs(self.offset_ns - last_ns) > SET_NS:
+            self._set_ns = after
+
+    def made_sure(self, stamp_ns: int, at_ns: int) -> int:
+        """The instant of a read at `at_ns`, which the last look would have from before that look.
+
+        It waited, or the wall clock has been set: of what was stamped by that as it was, only our own instant
+        is known.
+        """
+        wall_ns = stamp_ns + self.offset_ns
+        if at_ns - self.looked_ns > FRESH_NS:
+            self.sync()
+        stamp_ns = wall_ns - self.offset_ns
+        if stamp_ns >= self._set_ns:
+            return stamp_ns
+        self.unstamped += 1
+        return at_ns
 
     def close(self) -> None:
         self._asking.close()
@@ -161,6 +184,8 @@ class Wire:
         if ancillary:
             seconds, ns = _unpack(ancillary[0][2])
             stamp_ns = seconds * 1_000_000_000 + ns - self._clock.offset_ns
+            if stamp_ns < self._clock.looked_ns:
+                stamp_ns = self._clock.made_sure(stamp_ns, at_ns)
             if (wait_ns := at_ns - stamp_ns) > 0:  # else the wall clock has been set meanwhile
                 at_ns = stamp_ns
                 if wait_ns > self._clock.longest_wait_ns:

@@ -372,3 +372,40 @@ def test_a_wire_that_is_aborted_by_the_read_of_another_is_not_read(on_loop: OnLo
     for ours, theirs in both:
         ours.close()
         theirs.close()
+
+
+@pytest.mark.parametrize("set_s", [-60, -1, 1, 60])
+@pytest.mark.parametrize("is_seen", [False, True], ids=["before a look at it", "after a look at it"])
+def test_a_wall_clock_that_is_set_puts_no_read_off(
+    sockets: Pair, monkeypatch: pytest.MonkeyPatch, set_s: int, *, is_seen: bool
+) -> None:
+    """Whether a read was stamped before or after, and whether or not the clocks were looked at since, its
+    instant lies between what was written and what was read, by a clock that nobody sets.
+    """
+    ours, theirs = sockets
+    true_ns = time.time_ns
+
+    async def main() -> None:
+        hearer = Hearer()
+        # The kernel's own clock cannot be set here: until then it is we who believe in another one.
+        monkeypatch.setattr(time, "time_ns", lambda: true_ns() - (0 if is_seen else set_s * 1_000 * MS))
+        with closing(ReceiveClock()) as clock, closing(Watch()) as watch:
+            wire = Wire(ours, cast("Connection", hearer), clock, watch)
+            for at in range(3):
+                wrote_ns = time.perf_counter_ns()
+                theirs.send(b"x")
+                if at == 1:
+                    monkeypatch.setattr(
+                        time, "time_ns", lambda: true_ns() + (set_s * 1_000 * MS if is_seen else 0)
+                    )
+                    if is_seen:
+                        clock.sync()
+                hearer.changed.clear()
+                await hearer.changed.wait()
+                _, at_ns = hearer.reads[-1]
+                if at or is_seen:
+                    assert wrote_ns < at_ns < time.perf_counter_ns()
+            assert clock.longest_wait_ns < 1_000 * MS
+            wire.abort()
+
+    asyncio.run(main())
