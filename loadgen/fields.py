@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -96,6 +96,21 @@ def proxy_url(value: str) -> str:
 def without_credentials(proxy: str) -> str:
     """`proxy` with *** for who asks, whether it is a proper URL or not."""
     return re.sub(r"^(\w+://)?.*@", r"\1***@", proxy, flags=re.DOTALL)
+
+
+def without_query_secrets(endpoint: str) -> str:
+    """`endpoint` with *** for what its query has under a name that sounds like a secret's."""
+    return re.sub(r"([?&])([^=&]*)=[^&]*", lambda found: _told(found[0], *found.groups()), endpoint)
+
+
+def _told(whole: str, separator: str, name: str) -> str:
+    return f"{separator}{name}=***" if is_secret(name) else whole
+
+
+def query_secrets(endpoint: str) -> list[str]:
+    """What `without_query_secrets` leaves out, as it is and as it reads."""
+    pairs = [pair.partition("=") for pair in endpoint.partition("?")[2].split("&")]
+    return [text for name, _, value in pairs if is_secret(name) for text in (value, unquote(value))]
 
 
 def _url_parts(value: str, what: str) -> SplitResult:

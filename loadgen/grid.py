@@ -66,9 +66,26 @@ def cells(scenario: Scenario, where: str, by: str = "vary") -> list[Cell]:
         raise ScenarioError(f"{where}: {by}: {number:,} cells are more than {MOST_CELLS:,}")
     plain = scenario.model_dump(mode="json", by_alias=True, exclude={"vary"})
     choices = [dict(zip(axes, chosen, strict=True)) for chosen in product(*axes.values())]
-    return [
+    found = [
         Cell(_name(i, chosen), chosen, _with(plain, chosen, where, by)) for i, chosen in enumerate(choices, 1)
     ]
+    _refuse_secrets(found, where, by)
+    return found
+
+
+def _refuse_secrets(found: list[Cell], where: str, by: str) -> None:
+    """What varies is told in the names of folders and in tables. Raises ScenarioError."""
+    for cell in found:
+        plain, shown = cell.scenario.model_dump(mode="json", by_alias=True), cell.scenario.as_asked()
+        for key in cell.values:
+            if _at(plain, key.split(".")) != _at(shown, key.split(".")):
+                raise ScenarioError(f"{where}: {by}.{key}: a secret would be told in names and tables")
+
+
+def _at(data: Any, path: list[str]) -> Any:
+    for key in path:
+        data = data.get(key) if isinstance(data, dict) else data
+    return data
 
 
 def table(ran: list[Ran]) -> str:

@@ -28,6 +28,7 @@ from loadgen.fields import (
     Strict,
     is_secret,
     without_credentials,
+    without_query_secrets,
 )
 from loadgen.knobs import Engine
 from loadgen.load import Load
@@ -189,13 +190,14 @@ class Scenario(Strict):
     def as_asked(self) -> dict[str, Any]:
         """Plain data with units in the text, fit for YAML or JSON.
 
-        Masked: the value of every header, what a proxy's URL says of us, and in `extra_body` every text
-        under a name like a secret's.
+        Masked: the value of every header, what a proxy's URL says of us, and in `extra_body`, and in an
+        endpoint's query, every text under a name like a secret's.
         """
         asked = self.model_dump(mode="json", by_alias=True)
         for side in (asked, *asked["variants"].values()):
             if target := side["target"]:
                 target["proxy"] = target["proxy"] and without_credentials(target["proxy"])
+                target["endpoint"] = without_query_secrets(target["endpoint"])
                 target["headers"] = _masked(target["headers"], secret=True)
                 target["extra_body"] = _masked(target["extra_body"], secret=False)
             if load := side["load"]:

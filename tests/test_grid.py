@@ -122,6 +122,25 @@ def test_a_cell_that_is_no_scenario_is_told_in_one_line(key: str, value: Any, to
     assert f"{key}: {value}" in said.replace("'", "").replace('"', "")
 
 
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("target.headers.Authorization", ["Bearer sk-one-1", "Bearer sk-two-2"]),
+        ("target.headers", [{"X-A": "sk-one-1"}]),
+        ("target.extra_body.api_key", ["sk-one-1"]),
+        ("load.extra_body", [{"deep": [{"token": "sk-one-1"}]}]),
+        ("target.proxy", ["http://u:sk-one-1@h:1"]),
+        ("target.endpoint", ["/v1/chat/completions?key=sk-one-1"]),
+    ],
+)
+def test_a_secret_that_varies_is_refused(key: str, values: list[Any]) -> None:
+    """Folders and tables are named by what varies: it is not told what the value is, either."""
+    scenario = build({"target": {"base_url": "http://h"}, "load": LOAD, "vary": {key: values}})
+    with pytest.raises(ScenarioError, match="a secret would be told in names and tables") as told:
+        cells(scenario, "it")
+    assert "sk-one" not in str(told.value)
+
+
 def test_a_grid_of_too_many_cells_is_refused_before_any_is_made() -> None:
     """A hundred and one times a hundred."""
     with pytest.raises(ScenarioError, match=f"vary: 10,100 cells are more than {MOST_CELLS:,}"):

@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from loadgen.scenario import ScenarioError
 
 
@@ -56,20 +58,23 @@ def joined(argv: list[str]) -> list[str]:
 
 
 def command_line() -> list[str]:
-    """How this process was called, for run.json, which has headers and such, masked, elsewhere."""
-    from loadgen.fields import without_credentials
+    """How this process was called, for run.json, with *** for what may be a secret."""
+    from loadgen.fields import without_credentials, without_query_secrets
 
+    masks: dict[str, Callable[[str], str]] = {
+        "--header": lambda header: re.sub(r"[:=].*", "=***", header, flags=re.DOTALL),
+        "--extra-body": lambda _: "***",
+        "--proxy": without_credentials,
+        "--endpoint": without_query_secrets,
+    }
     words = ["loadgen", *joined(sys.argv[1:])]
     masked = []
     for before, word in zip(["", *words], words, strict=False):
-        if before == "--header":
-            word = re.sub(r"[:=].*", "=***", word, flags=re.DOTALL)
-        elif before == "--extra-body":
-            word = "***"
-        elif before == "--proxy":
-            word = without_credentials(word)
-        elif word.startswith("--proxy="):
-            word = f"--proxy={without_credentials(word.removeprefix('--proxy='))}"
-        word = re.sub(r"^(--extra-body)=.*", r"\1=***", word, flags=re.DOTALL)
-        masked.append(re.sub(r"^(--header=[^:=]+)[:=].*", r"\1=***", word, flags=re.DOTALL))
+        flag, is_one, value = word.partition("=")
+        if before in masks:
+            masked.append(masks[before](word))
+        elif is_one and flag in masks:
+            masked.append(f"{flag}={masks[flag](value)}")
+        else:
+            masked.append(word)
     return masked

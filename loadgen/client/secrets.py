@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
@@ -10,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from loadgen.client.address import proxy
 from loadgen.faults import ScenarioError
-from loadgen.fields import JsonObject, is_secret
+from loadgen.fields import JsonObject, is_secret, query_secrets
 from loadgen.target import Target
 
 NO_KEY = "none"  # where a variable's name is asked for
@@ -29,19 +30,22 @@ def key_in(environment: Mapping[str, str], name: str | None) -> str | None:
 
 
 class Secrets:
-    """Texts to be masked: in either case, with JSON's escapes, encoded for URLs or HTML, or in any mix."""
+    """Texts to be masked: in either case, with JSON's escapes, encoded for URLs or HTML, or in any mix; and in
+    base64, as a part of whatever was encoded.
+    """
 
     def __init__(self, texts: Iterable[str]) -> None:
         known = sorted({text for text in texts if len(text) >= SHORTEST}, key=len, reverse=True)
-        patterns = ["".join(map(_spellings, text)) for text in known]
+        coded = [core for text in known if len(text) >= SHORTEST_WORD for core in _in_base64(text)]
+        patterns = ["".join(map(_spellings, text)) for text in (*known, *coded)]
         self._pattern = re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
         self._reach = (BACKSLASHES + 8) * max(map(len, known), default=0)  # no spelling is longer
 
     @classmethod
     def of(cls, target: Target, api_key: str | None, *bodies: JsonObject) -> Secrets:
         """The key; the proxy's password; every header's value, what follows its first word, and each of its
-        longer words; and in `extra_body`, and other `bodies`, every text under a name that sounds like a
-        secret's."""
+        longer words; and in the endpoint's query, `extra_body` and other `bodies` every text under a name that
+        sounds like a secret's."""
         through = proxy(target)
         values = [*target.headers.values(), (through and through.authorization) or ""]
         password = urlsplit(target.proxy or "").password or ""
@@ -49,9 +53,9 @@ class Secrets:
         words = (word for value in values for word in re.split(r"[\s,;=]+", value))
         long_words = (word for word in words if len(word) >= SHORTEST_WORD)
         named = (text for body in (target.extra_body, *bodies) for text in _texts(body, secret=False))
-        return cls(
-            text.strip() for text in (api_key or "", unquote(password), *values, *rests, *long_words, *named)
-        )
+        asked = query_secrets(target.endpoint)
+        texts = (api_key or "", unquote(password), *asked, *values, *rests, *long_words, *named)
+        return cls(text.strip() for text in texts)
 
     def masked(self, text: str) -> str:
         return self._pattern.sub("***", text)
@@ -66,6 +70,15 @@ class Secrets:
 
 
 NO_SECRETS = Secrets(())
+
+
+def _in_base64(text: str) -> Iterator[str]:
+    """What stands for it whatever is encoded before and after it, in each of the alphabets."""
+    for before in range(3):
+        whole = bytes(before) + text.encode()
+        for letters in (b"+/", b"-_"):
+            coded = base64.b64encode(whole, letters).decode()
+            yield coded[-(-8 * before // 6) : 8 * len(whole) // 6]
 
 
 def _spellings(char: str) -> str:

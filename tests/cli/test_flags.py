@@ -238,6 +238,14 @@ def test_an_extra_body_never_reaches_the_kept_command(monkeypatch: pytest.Monkey
     assert argv.command_line() == ["loadgen", "run", "--extra-body", "***", "--extra-body=***"]
 
 
+def test_a_key_in_an_endpoints_query_never_reaches_the_kept_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a query says under another name is kept."""
+    words = ["--endpoint", "/chat/completions?v=1&key=sk-9", "--endpoint=/x?api_key=sk-8&v=2"]
+    monkeypatch.setattr("sys.argv", ["loadgen", "run", *words])
+    kept = argv.command_line()[2:]
+    assert kept == ["--endpoint", "/chat/completions?v=1&key=***", "--endpoint=/x?api_key=***&v=2"]
+
+
 @pytest.mark.parametrize("flag", ["--model", "--salt", "--extra-body"])
 def test_a_word_that_is_no_text_is_refused(flag: str) -> None:
     """Bytes that are no UTF-8 reach a program as halves of surrogate pairs; a folder may be named so."""

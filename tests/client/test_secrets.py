@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from html import escape
@@ -56,17 +57,31 @@ def test_a_letter_of_latin_1_is_masked_however_it_was_read() -> None:
         assert secrets.masked(spelt) == "***"
 
 
+@given(st.binary(max_size=4), st.binary(max_size=4), st.booleans())
+def test_base64_hides_no_secret(before: bytes, after: bytes, for_urls: bool) -> None:
+    """Whatever is encoded with it, no more is left than the letters that stand for its neighbours too."""
+    encode = base64.urlsafe_b64encode if for_urls else base64.b64encode
+    masked = Secrets([KEY]).masked(encode(before + KEY.encode() + after).decode())
+    alone, _, tail = masked.partition("***")
+    assert "***" in masked
+    assert len(alone) <= len(before) * 4 / 3 + 1
+    assert len(tail) <= len(after) * 4 / 3 + 4
+
+
 def test_what_counts_as_a_secret() -> None:
-    """The key; headers' values, with and without a scheme, and their long words; named ones in the body."""
+    """The key; headers' values, with and without a scheme, and their long words; named ones in the body and
+    in the endpoint's query.
+    """
     target = Target(
         base_url="http://h",
+        endpoint="/chat/completions?api-version=2024-01-31&api-key=hidden%2Dthree",
         headers={"Authorization": "Bearer abc123", "Cookie": "session=0123456789; theme=dark", "X-Team": "b"},
         extra_body={"api_key": "hidden-one", "route": {"token": ["hidden-two", 5]}, "user": "shown"},
     )
     masked = Secrets.of(target, "the-key").masked
-    for secret in ("the-key", "abc123", "Bearer abc123", "0123456789", "hidden-one", "hidden-two"):
+    for secret in ("the-key", "abc123", "Bearer abc123", "0123456789", "hidden-one", "hidden-two", "hidden%2Dthree", "hidden-three"):
         assert masked(f"<{secret}>") == "<***>"
-    assert masked("Bearer a, b, dark, shown, 5") == "Bearer a, b, dark, shown, 5"
+    assert masked("Bearer a, b, dark, 2024-01-31, 5") == "Bearer a, b, dark, 2024-01-31, 5"
 
 
 def test_a_value_too_short_to_be_a_secret_is_left() -> None:
