@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from loadgen.records import RequestRecord
+from loadgen.run import load
+from loadgen.stats import summarize
 from loadgen.units import duration_s
 from tests.bench.process import Spent, spend
 from tests.end_to_end.process import LOADGEN
@@ -32,6 +34,8 @@ SCENARIO: dict[str, Any] = {
     "timeouts": {name: f"{limit_s}s" for name, limit_s in LIMITS_S.items()},
 }
 FLAGS = ("--no-preflight", "--metrics", "none", "--processes", "1", "--model", "m")
+INVALID = 4
+LATE = {"send_lag", "send_order", "loop_stall", "read_wait"}  # the client was not punctual
 ENDED_BY = dict.fromkeys(("ok", "rejected", "http_error", "stream_error", "empty", "malformed"), "answer") | {
     "broken": "connection lost",
     "connect_error": "connection lost",
@@ -56,6 +60,8 @@ class Fault:
     `outcomes`: of each row, by index; the last one's holds for all rows after it, and `a|b` allows either.
     `ended_by`: what ended the row that was over last: an answer, a lost connection, a timeout by name, the
     plan's end; or `error` where no row was sent. `keys` are laid over SCENARIO, section by section.
+    `invalid`: the findings that must make the run invalid; whatever the fault, a busy machine may add LATE
+    ones.
     `within_s`: the process, its start included.
     """
 
@@ -65,6 +71,7 @@ class Fault:
     outcomes: tuple[str, ...]
     ended_by: str
     code: int = 1
+    invalid: tuple[str, ...] = ()
     within_s: float = 10.0
     rss_mb: float = 160.0
     keys: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -88,6 +95,7 @@ class Seen:
     records: tuple[RequestRecord, ...]
     rows_due: int
     said: str
+    invalid: dict[str, str]
 
     def amiss(self, fault: Fault) -> list[str]:
         """Everything that is not as `fault` has it; nothing, where all is well."""
@@ -96,8 +104,11 @@ class Seen:
         found = [f"row {i} is {got}, not {want}" for i, (got, want) in rows if got not in want.split("|")]
         if self.ended_by not in fault.ended_by.split("|"):
             found.append(f"ended by {self.ended_by}, not {fault.ended_by}")
-        if self.code != fault.code:
-            found.append(f"exit code {self.code}, not {fault.code}: {self.said}")
+        more = self.invalid.keys() - set(fault.invalid)
+        if more - LATE or set(fault.invalid) - self.invalid.keys():
+            found.append(f"invalid by {self.invalid}, not {fault.invalid}")
+        if self.code != (code := INVALID if more else fault.code):
+            found.append(f"exit code {self.code}, not {code}: {self.said}")
         if self.wall_s > fault.within_s:
             found.append(f"over after {self.wall_s:.1f} s, not {fault.within_s:g} s")
         if self.rss_mb > fault.rss_mb:
@@ -162,7 +173,15 @@ def _told(spent: Spent, folder: Path) -> Seen:
         records=tuple(records),
         rows_due=rows_due,
         said=spent.err,
+        invalid=_invalid(folder),
     )
+
+
+def _invalid(folder: Path) -> dict[str, str]:
+    if not folder.exists():
+        return {}
+    found = summarize(load(folder)).findings
+    return {finding.name: finding.text for finding in found if finding.effect == "invalid"}
 
 
 def _index(record: RequestRecord) -> int:
