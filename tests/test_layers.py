@@ -18,7 +18,7 @@ LEVELS = {
     "plan": 0, "plan_file": 0, "agenda": 0, "records": 0, "run": 0, "merging": 0,
     "workload": 1, "engine": 1, "timer": 1,
     "stats": 2, "client": 2, "pulse": 2,
-    "engine.device": 2, "engine.faults": 2, "engine.reply": 2, "engine.serve": 2,
+    "engine.device": 2, "engine.door": 2, "engine.faults": 2, "engine.reply": 2, "engine.serve": 2,
     "engine.model.compute": 2,
     "drive": 3, "compare": 3, "grid": 3, "repeats": 3, "calibrate": 3, "baseline": 3, "gate": 3,
     "imports": 3, "level": 3, "looks": 3, "probe": 3, "edges": 3, "capacity": 3, "replicas": 3, "sweep": 3,

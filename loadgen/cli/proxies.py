@@ -32,7 +32,7 @@ def _named(url: SplitResult) -> str | None:
     """The environment's proxy for a URL."""
     known = getproxies_environment()
     named = known.get(url.scheme)
-    if not named or _is_this_machine(url.hostname or "") or _is_exempt(url, known):
+    if not named or is_this_machine(url.hostname or "") or _is_exempt(url, known):
         return None
     try:
         return proxy_url(named if "://" in named else f"http://{named}")
@@ -42,7 +42,8 @@ def _named(url: SplitResult) -> str | None:
         ) from None
 
 
-def _is_this_machine(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
+    """Whether it is loopback."""
     address = _ip(host)
     return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
 

@@ -147,6 +147,7 @@ def _of_model(word: str) -> dict[str, str]:
 
 
 async def _serve(engine: Engine, host: str, port: int, key: str | None, speed: float, attached: bool) -> None:
+    from loadgen.cli.proxies import is_this_machine
     from loadgen.engine.serve import serve as serve_engine
     from loadgen.report.engine_view import line
 
@@ -162,6 +163,8 @@ async def _serve(engine: Engine, host: str, port: int, key: str | None, speed: f
             how = _computed(engine) if engine.model else f"speed {speed:g}"
             print(f"{line(engine)}, {how}", file=sys.stderr)
         url = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}"
+        if key is None and not is_this_machine(host):
+            print(f"loadgen: whoever reaches {url} may use it: --api-key-env asks for a key", file=sys.stderr)
         print(f"{url}\t{_computed(engine)}" if attached and engine.model else url, flush=True)
 
     await serve_engine(engine, host=host, port=port, api_key=key, speed=speed, ready=ready, stopping=stopping)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import errno
 import hmac
 import io
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -22,6 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from loadgen import __version__
+from loadgen.engine import door
 from loadgen.engine.answer import Answer
 from loadgen.engine.batching import RETRY_AFTER_S
 from loadgen.engine.chance import uniform
@@ -34,21 +33,14 @@ from loadgen.engine.model.shape import bounded
 from loadgen.engine.reply import Reply
 from loadgen.engine.tokens import token_ids
 from loadgen.knobs import Engine, Faults
-from loadgen.scenario import ScenarioError
 from loadgen.timer import calm_garbage_collector, new_timer
 
 if TYPE_CHECKING:
     from loadgen.engine.model.compute import Model
 
-_MAX_BODY_BYTES = 64 * 2**20
 _KEPT_REQUESTS = 100_000
 _ID = "X-Request-ID"
-_NO_PORT: dict[int | None, str] = {
-    errno.EADDRINUSE: "port {port} of {host} is in use: choose another with --port (0 takes a free one)",
-    errno.EACCES: "port {port} of {host} is for the privileged: choose one above 1023 with --port",
-    errno.EADDRNOTAVAIL: "{host} is no address of this machine: choose another with --host",
-    socket.EAI_NONAME: "there is no host {host!r}: choose another with --host",
-}
+_WITHOUT_KEY = {"/health", "/ping", "/version", "/metrics"}  # as vLLM: whoever looks after it has no key
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +72,10 @@ async def serve(
     " 000 001 002 ...". A token of prompt is four bytes of UTF-8. A lower `priority` is more urgent, where the
     engine's policy heeds it. A full queue answers 429 with Retry-After; whoever is dropped from it after its
     stream has begun gets an error as the first event. A client that hangs up leaves the queue or its slot at
-    once. One that does not read costs its answer's bytes. With `api_key`, /v1 demands it as a bearer
-    token. The engine's `faults` are in seconds of the wall clock, whatever the speed.
+    once. One that does not read costs its answer's bytes. With `api_key`, all but /health, /ping,
+    /version and /metrics demand it as a bearer token. The engine's `faults` are in seconds of the wall
+    clock, whatever the speed. How many come in, and how long they may take to say what they want, is bounded:
+    see `loadgen.engine.door`.
 
     When stopping, new requests get 503; running ones have `grace_s` seconds to end, then their connections
     are closed. Raises ScenarioError for a cost without a profile, and where the port cannot be had.
@@ -93,18 +87,24 @@ async def serve(
         service = _Service(engine, Device(engine, timer, speed, model), api_key, model)
         # Cancelling the handler of a lost connection is how a sequence learns that its client is gone.
         runner = web.AppRunner(
-            service.app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.25, logger=_log
+            service.app(),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=0.25,
+            keepalive_timeout=door.IDLE_S,
+            logger=_log,
         )
         await runner.setup()
+        assert runner.server is not None
         try:
-            await _listen(runner, host, port)
-            async with asyncio.TaskGroup() as group:
-                driving = group.create_task(service.device.run())
-                ready(runner.addresses[0][1])
-                await stopping.wait()
-                service.is_stopping = True
-                await service.device.drain(grace_s)
-                driving.cancel()
+            with closing(await door.opened(runner.server, host, port)) as listening:
+                async with asyncio.TaskGroup() as group:
+                    driving = group.create_task(service.device.run())
+                    ready(listening.sockets[0].getsockname()[1])
+                    await stopping.wait()
+                    service.is_stopping = True
+                    await service.device.drain(grace_s)
+                    driving.cancel()
         finally:
             await runner.cleanup()
             if model is not None:
@@ -117,14 +117,6 @@ def _loaded(engine: Engine) -> Model | None:
     from loadgen.engine.model.compute import Model  # which imports torch
 
     return Model(engine)
-
-
-async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
-    try:
-        await web.TCPSite(runner, host, port, backlog=4096).start()
-    except (OSError, UnicodeError) as problem:  # UnicodeError: a name that DNS could not spell
-        why = _NO_PORT.get(getattr(problem, "errno", socket.EAI_NONAME), "port {port} of {host!r}: {problem}")
-        raise ScenarioError(why.format(host=host, port=port, problem=problem)) from None
 
 
 def _is_ours(logged: logging.LogRecord) -> bool:
@@ -150,7 +142,7 @@ class _Service:
         self._stamps: dict[str, Stamps] = {}
 
     def app(self) -> web.Application:
-        app = web.Application(middlewares=[_refusals], client_max_size=_MAX_BODY_BYTES)
+        app = web.Application(middlewares=[_refusals, self._locked], client_max_size=door.MAX_BODY_BYTES)
         app.on_response_prepare.append(_echo_id)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._completion)
@@ -172,10 +164,9 @@ class _Service:
         return await self._complete(request, read_completion)
 
     async def _complete(self, request: web.Request, read: Callable[[bytes], Ask]) -> web.StreamResponse:
-        self._check_key(request)
         if self._engine.faults is not None:
             await self._go_wrong(self._engine.faults)
-        ask = read(await request.read())
+        ask = read(await door.body_of(request))
         self._check_model(ask.model)
         vocabulary = None
         if self._decoder is not None:
@@ -224,10 +215,13 @@ class _Service:
         if len(self._stamps) > _KEPT_REQUESTS:
             del self._stamps[next(iter(self._stamps))]
 
-    def _check_key(self, request: web.Request) -> None:
+    @web.middleware
+    async def _locked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-        if self._bearer is not None and not hmac.compare_digest(given, self._bearer):
+        is_open = self._bearer is None or request.path in _WITHOUT_KEY
+        if not is_open and not hmac.compare_digest(given, self._bearer or b""):
             raise Refusal(401, "wrong or missing API key", code="invalid_api_key")
+        return await handler(request)
 
     def _check_model(self, asked: str | None) -> None:
         if asked not in (None, self._model):
@@ -235,14 +229,13 @@ class _Service:
             raise Refusal(404, message, code="model_not_found", param="model")
 
     async def _tokenize(self, request: web.Request) -> web.Response:
-        model, text = read_tokenize(await request.read())
+        model, text = read_tokenize(await door.body_of(request))
         self._check_model(model)
         tokens = token_ids(text) if self._decoder is None else self._decoder.vocabulary.ids(text)
         found = {"count": len(tokens), "max_model_len": self._engine.max_length, "tokens": tokens}
         return _json(msgspec.json.encode(found))
 
-    async def _models(self, request: web.Request) -> web.Response:
-        self._check_key(request)
+    async def _models(self, _request: web.Request) -> web.Response:
         model = {"id": self._model, "object": "model", "created": self._created, "owned_by": "loadgen"}
         data = [{**model, "max_model_len": self._engine.max_length}]
         return _json(msgspec.json.encode({"object": "list", "data": data}))

@@ -16,8 +16,8 @@ import pytest
 import uvloop
 from aiohttp import web
 
+from loadgen.engine import door, simulate
 from loadgen.engine import serve as serve_module
-from loadgen.engine import simulate
 from loadgen.engine.batching import Scheduler
 from loadgen.engine.choice import Choice
 from loadgen.engine.reply import Reply
@@ -130,7 +130,7 @@ async def test_every_error_has_openais_words(
     method: str, path: str, body: object, status: int, code: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours and the HTTP library's own alike; the request's id is echoed in them too."""
-    monkeypatch.setattr(serve_module, "_MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(door, "MAX_BODY_BYTES", 1000)
     async with (
         served(FAST) as engine,
         http(engine.url) as session,
@@ -163,17 +163,21 @@ async def test_a_full_queue_answers_429_and_when_to_come_back() -> None:
     [("Bearer sesame", 200), ("Bearer wrong", 401), ("sesame", 401), ("Bearer sésame", 401), (None, 401)],
 )
 async def test_with_a_key_only_its_bearer_is_served(key: str | None, status: int) -> None:
-    """/v1 wants it, /health does not."""
+    """/v1 wants it, and so does what tells of others' requests; what tells of the server does not."""
     headers = {} if key is None else {"Authorization": key}
     async with served(FAST, api_key="sesame") as engine, http(engine.url) as session:
         async with session.post(
             "/v1/completions", json={"prompt": "x", "max_tokens": 1}, headers=headers
         ) as r:
             assert r.status == status
-        async with session.get("/v1/models", headers=headers) as response:
+        for path in ("/v1/models", "/debug/requests", "/debug/requests.csv", "/debug/steps.csv"):
+            async with session.get(path, headers=headers) as response:
+                assert response.status == status
+        async with session.post("/tokenize", json={"prompt": "x"}, headers=headers) as response:
             assert response.status == status
-        async with session.get("/health") as response:
-            assert response.status == 200
+        for path in ("/health", "/ping", "/version", "/metrics"):
+            async with session.get(path) as response:
+                assert response.status == 200
 
 
 @pytest.mark.parametrize("batching", ["static", "continuous"])
@@ -496,10 +500,10 @@ async def test_why_a_port_cannot_be_had_is_told_by_the_systems_number(
 ) -> None:
     """Privileges, a foreign address, an unknown name, and anything else in the system's own words."""
 
-    async def start(_site: web.TCPSite) -> NoReturn:
+    async def create_server(*_: object, **__: object) -> NoReturn:
         raise OSError(number, "as the system says")
 
-    monkeypatch.setattr(web.TCPSite, "start", start)
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_server", create_server)
     with pytest.raises(ScenarioError) as caught:
         async with served(FAST, host="192.0.2.1", port=80):
             pass

@@ -54,7 +54,7 @@ def echoing(request: Received) -> list[Reply]:
         "usage": {"prompt_tokens": 8, "completion_tokens": 1, key: said},
         "error_code": key,
     }
-    whole = tuple((0.0, event(one)) for one in (piece, end, used)) + ((0.0, b"data: [DONE]\n\n"),)
+    whole = [(0.0, data) for data in (*map(event, (piece, end, used)), b"data: [DONE]\n\n")]
     typed = {"content-type": "text/event-stream", "server": key, "x-echo": key, "x-request-id": key}
     wrong = json.dumps({"error": {"message": said, "code": key, "type": key, "param": key}}).encode()
     return [
