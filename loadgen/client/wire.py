@@ -13,12 +13,14 @@ from collections.abc import Callable
 from loadgen.client.connection import Connection
 
 SO_TIMESTAMPNS = 35  # the socket module does not name it
+TCP_OVERTAKEN_AT = 224  # in TCP_INFO: packets that came before their turn; since Linux 5.4
 READ_BYTES = 65_536
 READS_AT_ONCE = 16  # some 200 us
 ANCILLARY_BYTES = socket.CMSG_SPACE(16) if hasattr(socket, "CMSG_SPACE") else 0
 SANDWICHES = 8
 SET_NS = 1_000_000  # no drift between two looks comes to this: somebody set the wall clock
 FRESH_NS = 1_000_000  # a look at both clocks holds for so long, in the midst of many reads
+DOUBTFUL_NS = 500_000  # a stamp that much older than its read is no longer taken at its word
 
 _unpack = struct.Struct("qq").unpack
 _now_ns = time.perf_counter_ns
@@ -33,16 +35,15 @@ class ReceiveClock:
     """Maps the kernel's stamps, of the wall clock, to the monotonic one; `sync` now and then.
 
     While it is open the kernel stamps: it begins a little after the first socket that asks for it.
-    `unstamped`: reads that came without a stamp, or with one of a wall clock that was set since.
-    `longest_wait_ns`: for which what was read had been there, at most, since that was last set to zero.
-    `looked_ns`: when both clocks were last looked at.
+    `unstamped`: reads that came without a stamp, or with one that does not tell. `longest_wait_ns`: for which
+    what was read had been there, at most, since that was last set to zero.
     """
 
     def __init__(self) -> None:
         self.unstamped = 0
         self.longest_wait_ns = 0
         self.offset_ns = 0
-        self.looked_ns = 0
+        self._looked_ns = 0
         self._set_ns = 0
         self._asking = socket.socket()
         self._asking.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -56,24 +57,17 @@ class ReceiveClock:
             before, wall, after = now_ns(), wall_ns(), now_ns()
             if width_ns is None or after - before < width_ns:
                 width_ns, self.offset_ns = after - before, wall - (before + after) // 2
-        self.looked_ns = after
+        self._looked_ns = after
         if abs(self.offset_ns - last_ns) > SET_NS:
             self._set_ns = after
 
-    def made_sure(self, stamp_ns: int, at_ns: int) -> int:
-        """The instant of a read at `at_ns`, which the last look would have from before that look.
-
-        It waited, or the wall clock has been set: of what was stamped by that as it was, only our own instant
-        is known.
-        """
-        wall_ns = stamp_ns + self.offset_ns
-        if at_ns - self.looked_ns > FRESH_NS:
+    def waited_ns(self, wall_ns: int, at_ns: int) -> int | None:
+        """How long what was read at `at_ns` had been there, by its stamp; None where the wall clock was set
+        since."""
+        if at_ns - self._looked_ns > FRESH_NS:
             self.sync()
         stamp_ns = wall_ns - self.offset_ns
-        if stamp_ns >= self._set_ns:
-            return stamp_ns
-        self.unstamped += 1
-        return at_ns
+        return at_ns - stamp_ns if stamp_ns >= self._set_ns else None
 
     def close(self) -> None:
         self._asking.close()
@@ -168,6 +162,7 @@ class Wire:
         self._clock = clock
         self._watch = watch
         self._last_ns = 0
+        self._overtaken = 0  # packets that have come before their turn, where the system counts them
         self._unsent = bytearray()
         connection.connection_made(self)
         watch.add(self._fd, self)
@@ -183,11 +178,12 @@ class Wire:
         at_ns = _now_ns()
         if ancillary:
             seconds, ns = _unpack(ancillary[0][2])
-            stamp_ns = seconds * 1_000_000_000 + ns - self._clock.offset_ns
-            if stamp_ns < self._clock.looked_ns:
-                stamp_ns = self._clock.made_sure(stamp_ns, at_ns)
-            if (wait_ns := at_ns - stamp_ns) > 0:  # else the wall clock has been set meanwhile
-                at_ns = stamp_ns
+            wall_ns = seconds * 1_000_000_000 + ns
+            wait_ns = at_ns - wall_ns + self._clock.offset_ns
+            if wait_ns > DOUBTFUL_NS:
+                wait_ns = self._surely_waited_ns(wall_ns, at_ns)
+            if wait_ns > 0:  # else the wall clock has been set meanwhile
+                at_ns -= wait_ns
                 if wait_ns > self._clock.longest_wait_ns:
                     self._clock.longest_wait_ns = wait_ns
             if at_ns < self._last_ns:
@@ -200,6 +196,24 @@ class Wire:
         else:
             self._connection.eof_received()
             self._end(None)
+
+    def _surely_waited_ns(self, wall_ns: int, at_ns: int) -> int:
+        """How long what was read had been there to be read; 0 where its stamp does not tell.
+
+        A packet that came before its turn was stamped then; it can be read only behind the one it overtook.
+        """
+        wait_ns = self._clock.waited_ns(wall_ns, at_ns)
+        if wait_ns is None or self._was_overtaken():
+            self._clock.unstamped += 1
+            return 0
+        return wait_ns
+
+    def _was_overtaken(self) -> bool:
+        """Whether any packet has come before its turn since this was last asked."""
+        assert self._sock is not None
+        info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_OVERTAKEN_AT + 4)
+        before, self._overtaken = self._overtaken, int.from_bytes(info[TCP_OVERTAKEN_AT:], sys.byteorder)
+        return self._overtaken != before
 
     # --- asyncio.Transport ----------------------------------------------------------------------------------
 

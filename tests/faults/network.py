@@ -89,7 +89,7 @@ def _tun(namespace: Namespace, ip: str) -> int:
 class Line:
     """What a wire does to packets, each way; shares are of packets.
 
-    Those that are reordered are not delayed; those above `most_bytes` vanish.
+    Those that are reordered are not delayed. What `eats` says yes to vanishes.
     """
 
     delay_s: float = 0.0
@@ -99,7 +99,7 @@ class Line:
     reorder: float = 0.0
     corrupt: float = 0.0
     bits_per_s: float = float("inf")
-    most_bytes: int = 1500
+    eats: Callable[[bytes], bool] = lambda _: False
 
 
 DEAD = Line(loss=1.0)
@@ -137,7 +137,7 @@ class Wire:
 
     def _carry(self, way: int, packet: bytes) -> None:
         line, dice = self.line, self._dice.random
-        if dice() < line.loss or len(packet) > line.most_bytes:
+        if dice() < line.loss or line.eats(packet):
             self.lost += 1
             return
         if dice() < line.corrupt:
@@ -249,6 +249,7 @@ def _fault(name: str, what: str, scene: Callable[[], Any], *outcomes: str, by: s
 
 
 NOBODY = "10.77.0.9"
+TIGHT = Line(eats=lambda packet: len(packet) > 576)
 FINE: dict[str, Any] = {"by": "answer", "code": 0, "keys": PATIENT, "within_s": 20.0}
 FAULTS = [
     _fault("loss", "5 % of packets are lost", across(Line(loss=0.05)), "ok", **FINE),
@@ -267,7 +268,11 @@ FAULTS = [
         **FINE,
     ),
     _fault(
-        *("MTU black hole", "packets above 576 bytes vanish", across(Line(most_bytes=576), reply=WIDE)),
+        *(
+            "MTU black hole",
+            "packets above 576 bytes vanish",
+            across(Line(eats=lambda packet: len(packet) > 576), reply=WIDE),
+        ),
         *("timeout_first_token",),
         by="timeout_first_token",
     ),
