@@ -1,0 +1,123 @@
+"""A plan of a million rows through to its page: seconds and memory of every stage.
+
+python -m tests.bench.million --work FOLDER: one JSON line on stdout. The runs stay in FOLDER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from loadgen.report.figures import number
+from loadgen.run import Run, load
+from tests.bench.machine import load_average, machine
+from tests.bench.pages import READ
+from tests.bench.process import Place, Spent, spend
+from tests.bench.server import Server
+from tests.bench.shot import Work
+from tests.bench.watch import allow_many_descriptors
+
+ROWS, PER_S, TOKENS = 1_000_000, 2_000.0, 2
+VIRTUAL, HTTP = "virtual", "http"
+COLUMNS = ["stage", "wall, s", "CPU, s", "peak memory, MB", "left on disk, MB", "load average before"]
+
+
+def measured(work: Path, rows: int = ROWS, per_s: float = PER_S) -> dict[str, Any]:
+    allow_many_descriptors()
+    runs = {source: work / f"million-{source}" for source in (VIRTUAL, HTTP)}
+    for folder in runs.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    asked = Work(rows, TOKENS, per_s)
+    table = [_row("draw the plan", lambda: _loadgen("plan", "--json", *_drawn(asked)))]
+    for source, folder in runs.items():
+        table += _stages(source, folder, asked)
+    found = load(runs[HTTP])
+    return {
+        "columns": COLUMNS,
+        "rows": table,
+        "notes": [
+            f"{rows:,} requests of {TOKENS} tokens; over HTTP at {per_s:,.0f} a second, Poisson, so that "
+            f"firing them takes {rows / per_s:,.0f} s whatever else; a run has its summary in it.",
+            "Each stage is a process of its own, from its start to its end; a page has the summary in it too.",
+            _kept(found, rows),
+        ],
+        "machine": machine(),
+    }
+
+
+def _stages(source: str, folder: Path, asked: Work) -> list[list[str]]:
+    """The run, its report and its page, of one source."""
+    page, run = folder.with_suffix(".html"), str(folder)
+    fire = _in_virtual_time if source == VIRTUAL else _over_http
+    return [
+        _row(f"{source}: run", lambda: fire(folder, asked), folder),
+        _row(f"{source}: report", lambda: _loadgen("report", run, "--json")),
+        _row(f"{source}: page", lambda: _loadgen("report", run, "--html", str(page)), page),
+    ]
+
+
+def _in_virtual_time(folder: Path, asked: Work) -> Spent:
+    return _loadgen("run", "--virtual", *asked.flags(), "--out", str(folder))
+
+
+def _over_http(folder: Path, asked: Work) -> Spent:
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(TemporaryDirectory()))
+        served = stack.enter_context(Server(place=Place(0)).serving(scratch))
+        return _loadgen("run", *asked.flags(), "--base-url", served.url, "--out", str(folder))
+
+
+def _drawn(asked: Work) -> list[str]:
+    """Without what a plan is not asked for."""
+    return [word for word in asked.flags() if word not in ("--quiet", "--json", "--no-tail")]
+
+
+def _loadgen(*words: str) -> Spent:
+    spent = spend([sys.executable, "-m", "loadgen", *words])
+    if spent.code not in READ:
+        raise SystemExit(f"loadgen {' '.join(words)} ended with {spent.code}:\n{spent.err}")
+    return spent
+
+
+def _row(stage: str, does: Callable[[], Spent], left: Path | None = None) -> list[str]:
+    beside = load_average()
+    spent = does()
+    print(f"{stage}: {spent.wall_s:.1f} s, {spent.rss_mb:,.0f} MB", file=sys.stderr, flush=True)
+    seconds = (number(spent.wall_s), number(spent.cpu_s))
+    return [stage, *seconds, f"{spent.rss_mb:,.0f}", "" if left is None else _size_mb(left), beside]
+
+
+def _size_mb(path: Path) -> str:
+    files = [path] if path.is_file() else [*path.iterdir()]
+    return number(sum(file.stat().st_size for file in files) / 1e6)
+
+
+def _kept(run: Run, rows: int) -> str:
+    """Whether each row has its record."""
+    indices, header = set(run.records.index.tolist()), run.header
+    ok = int(run.records.answered.sum())
+    missing = rows - len(indices)
+    said = (
+        f"Of {rows:,} rows over HTTP {header.rows_due or 0:,} fell due, {len(run.records):,} have a record, "
+    )
+    return said + f"{missing:,} have none; {ok:,} were answered."
+
+
+def main(words: list[str] | None = None) -> None:
+    flags = argparse.ArgumentParser(description=__doc__)
+    flags.add_argument("--work", type=Path, required=True)
+    flags.add_argument("--rows", type=int, default=ROWS)
+    flags.add_argument("--rate", type=float, default=PER_S, metavar="PER_S", help="over HTTP")
+    asked = flags.parse_args(words)
+    json.dump(measured(asked.work, asked.rows, asked.rate), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
