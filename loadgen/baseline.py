@@ -22,7 +22,7 @@ from loadgen.stats import summarize
 from loadgen.stats.figures import BLOCKS, METRICS, Metric, Unit, figure
 from loadgen.stats.sample import About, Sample, sample
 from loadgen.stats.summary import Summary
-from loadgen.units import quoted
+from loadgen.units import quoted, told
 
 SCHEMA = 1
 FOLDER = Path("baselines")
@@ -93,7 +93,8 @@ def decoded(content: bytes, where: object) -> Sample:
     except (zipfile.BadZipFile, zlib.error, struct.error, KeyError, EOFError):
         raise ScenarioError(f"{where} is no baseline, or not a whole one: {_MAKE}") from None
     except (msgspec.DecodeError, ValueError, OSError, RuntimeError) as problem:
-        raise ScenarioError(f"{where} is no baseline that this version of loadgen reads: {problem}") from None
+        why = told(problem)
+        raise ScenarioError(f"{where} is no baseline that this version of loadgen reads: {why}") from None
 
 
 _MAKE = "make one with loadgen baseline add RUN"

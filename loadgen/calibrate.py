@@ -23,11 +23,12 @@ import msgspec
 
 from loadgen import __version__, drive
 from loadgen.client.control import Counters, Stop
-from loadgen.run import Health, Run, as_json, write_whole, writing
+from loadgen.run import Health, Run, as_json, of_json, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.limits import LIMITS
 from loadgen.stats.truth import Accuracy, Spread, Truth, errors, read_truth
+from loadgen.units import quoted
 from loadgen.workload import draw
 from loadgen.workload.demand import Demand
 
@@ -153,13 +154,13 @@ def load(path: Path) -> Calibration:
     again = "run loadgen calibrate again"
     try:
         text = path.read_bytes()
-        schema = msgspec.json.decode(text, type=dict[str, Any]).get("schema")
+        schema = of_json(text, dict[str, Any]).get("schema")
         if schema != SCHEMA:
-            raise ScenarioError(f"{path}: schema {schema} is not {SCHEMA}: {again}")
-        return msgspec.json.decode(text, type=Calibration)
+            raise ScenarioError(f"{path}: schema {quoted(schema)} is not {SCHEMA}: {again}")
+        return of_json(text, Calibration)
     except OSError as problem:
         raise ScenarioError(f"{path}: cannot be read: {problem.strerror}") from None
-    except msgspec.DecodeError as problem:
+    except ValueError as problem:
         raise ScenarioError(f"{path}: not a calibration: {problem}: {again}") from None
 
 

@@ -21,10 +21,11 @@ from loadgen.laws import Closed
 from loadgen.looks import Looks
 from loadgen.plan import Phase
 from loadgen.probe import AnsweredBy, Interrupted, Measure, Over, Probe, Probing
-from loadgen.run import Run, Source, as_json, refuse_used, write_whole
+from loadgen.run import Run, Source, as_json, of_json, refuse_used, write_whole
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.slo import Rate, promises
 from loadgen.stats.decidable import hopeless
+from loadgen.units import quoted
 from loadgen.workload import draw
 
 SCHEMA = 1
@@ -253,15 +254,16 @@ def load(folder: Path) -> Capacity:
     """The search that `folder` keeps. Raises ScenarioError."""
     path = folder / FILE
     try:
-        schema = msgspec.json.decode(path.read_bytes(), type=dict[str, object]).get("schema")
+        content = path.read_bytes()
+        schema = of_json(content, dict[str, object]).get("schema")
         if schema != SCHEMA:
             raise ScenarioError(
-                f"{path}: schema {schema} is not {SCHEMA}, which this version of loadgen reads"
+                f"{path}: schema {quoted(schema)} is not {SCHEMA}, which this version of loadgen reads"
             )
-        return msgspec.json.decode(path.read_bytes(), type=Capacity)
+        return of_json(content, Capacity)
     except OSError as problem:
         raise ScenarioError(f"{path}: {problem.strerror}") from None
-    except msgspec.DecodeError as problem:
+    except ValueError as problem:
         raise ScenarioError(
             f"{path}: {problem}: it is cut short or damaged, search again into another folder"
         ) from None

@@ -26,6 +26,7 @@ from loadgen.plan import COLUMNS, NONE, Blocks, Phase, Plan, PromptRecipe, Row, 
 from loadgen.prompts import Prompts
 from loadgen.run import whole
 from loadgen.scenario import Scenario, ScenarioError, build
+from loadgen.units import told
 
 FORMAT = 1
 MAX_METADATA_BYTES = 2**31 - 1  # of parquet, where prompts stand that were written out
@@ -39,9 +40,11 @@ _BROKEN = (
     ValueError,
     OverflowError,
     RecursionError,
+    MemoryError,
+    NotImplementedError,
     csv.Error,
     msgspec.DecodeError,
-)  # a file's fault; ValueError: pydantic's
+)  # a file's fault; ValueError: pydantic's; those of memory and what is not implemented: pyarrow's
 
 Ints = NDArray[np.int64]
 Ids = tuple[str | None, ...]
@@ -189,7 +192,7 @@ def read(path: Path) -> Kept:
     try:
         head, columns, ids = read_rows(path)
     except OSError as problem:
-        raise ScenarioError(f"{path}: cannot be read: {problem.strerror or problem}") from None
+        raise ScenarioError(f"{path}: cannot be read: {told(problem.strerror or problem)}") from None
     for rule, wrong in _contradictions(head, columns):
         if wrong.any():
             raise ScenarioError(f"{path}: row {wrong.argmax() + 1}: {rule}")
@@ -203,7 +206,8 @@ def _read_jsonl(path: Path) -> Read:
     with path.open("rb") as file:
         with _told(f"{path}:1"):
             head = _checked(msgspec.json.decode(file.readline(), type=dict[str, Any]).get("loadgen"))
-        return head, *_columns(_parsed(path, 2, file, msgspec.json.Decoder(Row).decode))
+        with _told(path):
+            return head, *_columns(_parsed(path, 2, file, msgspec.json.Decoder(Row).decode))
 
 
 def _read_csv(path: Path) -> Read:
@@ -259,7 +263,7 @@ def _told(where: object) -> Iterator[None]:
     try:
         yield
     except _BROKEN as problem:
-        raise ScenarioError(f"{where}: {' '.join(str(problem).split())}") from None
+        raise ScenarioError(f"{where}: {told(problem)}") from None
 
 
 def _parsed(path: Path, first: int, lines: Iterable[Any], parse: Callable[[Any], Row]) -> Iterator[Row]:
@@ -269,14 +273,17 @@ def _parsed(path: Path, first: int, lines: Iterable[Any], parse: Callable[[Any],
             yield parse(line)
             done += 1
     except _BROKEN as problem:
-        raise ScenarioError(f"{path}:{first + done}: {problem}") from None
+        raise ScenarioError(f"{path}:{first + done}: {told(problem)}") from None
 
 
 def _columns(rows: Iterator[Row]) -> tuple[dict[str, Ints], Ids]:
     numbers = attrgetter(*COLUMNS)
     blocks, ids = [np.empty((0, len(COLUMNS)), np.int64)], []
     while part := list(islice(rows, _ROWS_A_TIME)):
-        blocks.append(np.array(list(map(numbers, part)), np.int64))
+        try:
+            blocks.append(np.array(list(map(numbers, part)), np.int64))
+        except OverflowError:
+            raise ValueError("a whole number of more than 64 bits") from None
         ids += [row.id for row in part]
     return dict(zip(COLUMNS, np.concatenate(blocks).T, strict=True)), tuple(ids)
 

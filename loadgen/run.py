@@ -12,10 +12,11 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from errno import EINVAL
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,7 +24,8 @@ import numpy as np
 from loadgen import server_log
 from loadgen.records import Floats, Instant, Mask, Records, RequestRecord
 from loadgen.scenario import ScenarioError, build
-from loadgen.server_log import NO_LOG, ServerLog
+from loadgen.server_log import NO_LOG, NOT_JSON, ServerLog
+from loadgen.units import quoted, told
 
 SCHEMA = 1
 Source = Literal["http", "virtual", "merged", "imported"]
@@ -31,6 +33,7 @@ StartBy = Literal["clock", "measured", "ntp", "wall"]  # from the surest on
 NAMED = r"\A[.-]*\w[\w.-]*\Z"  # it is printed, and becomes the name of a file
 SHARD = r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z"
 Named = Annotated[str, msgspec.Meta(pattern=NAMED)]
+Shape = TypeVar("Shape")
 
 
 class Health(msgspec.Struct, kw_only=True):
@@ -84,6 +87,11 @@ class Health(msgspec.Struct, kw_only=True):
     start_by: StartBy = "clock"
 
 
+def utc(at: datetime) -> str:
+    """An instant of UTC as headers spell it."""
+    return at.isoformat().replace("+00:00", "Z")
+
+
 class EndedEarly(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was ended on purpose, since it was clear how its SLOs come out: `verdict`, and `why`.
 
@@ -99,8 +107,8 @@ class RunHeader(msgspec.Struct, kw_only=True):
     """run.json. Written before the first request (`complete` false), and once more at the end.
 
     `shard`: "2/8" where it is the second of eight parts of the plan, each a run of its own; `start_at`: the
-    agreed start, in UTC. `rows_due`: with the tail's. `rows_not_sent`: of the plan itself, or of the shard.
-    `rows_lost`: rows due that went down with a process of ours, each recorded as aborted. `rows_dropped`:
+    agreed start, in UTC. `shards_cut`: of a merged run, those that did not come to their end. `rows_due`:
+    with the tail's. `rows_not_sent`: of the plan itself, or of the shard. `rows_lost`: rows due that went down with a process of ours, each recorded as aborted. `rows_dropped`:
     turns of sessions that never fell due, since an earlier one failed, or ended after a window without a
     tail. `ended_early`: the run is whole as far as it went; its window ends there. `calibration`: what the
     server said of synthetic words: `per_word` tokens, and `overhead` of a prompt. `server_absent`: why its
@@ -122,6 +130,7 @@ class RunHeader(msgspec.Struct, kw_only=True):
     plan_rows: int
     shard: Annotated[str, msgspec.Meta(pattern=SHARD)] | None = None
     start_at: str | None = None
+    shards_cut: list[int] = []
     window_start_s: Instant
     window_end_s: Instant
     window_by: Literal["duration", "count", "burst"]
@@ -281,6 +290,14 @@ def as_json(value: object) -> bytes:
     return msgspec.json.format(_encoded(value), indent=1) + b"\n"
 
 
+def of_json(content: bytes, shape: type[Shape]) -> Shape:
+    """What `as_json` wrote. Raises ValueError, one line that says what is wrong, for anything else."""
+    try:
+        return msgspec.json.decode(content, type=shape)
+    except NOT_JSON as problem:
+        raise ValueError(told(problem)) from None
+
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -330,13 +347,16 @@ def _header(path: Path) -> RunHeader:
     if not path.is_file():
         raise ScenarioError(f"{path.parent} is not a run folder: it has no run.json")
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any]).get("schema")
+        content = path.read_bytes()
+        found = of_json(content, dict[str, Any]).get("schema")
         if found != SCHEMA:
             raise ScenarioError(
-                f"{path}: schema {found} is not {SCHEMA}, the one this version of loadgen reads"
+                f"{path}: schema {quoted(found)} is not {SCHEMA}, the one this version of loadgen reads"
             )
-        header = msgspec.json.decode(path.read_bytes(), type=RunHeader)
-    except msgspec.DecodeError as problem:
+        header = of_json(content, RunHeader)
+    except OSError as problem:
+        raise ScenarioError(f"{path}: cannot be read: {problem.strerror}") from None
+    except ValueError as problem:
         raise ScenarioError(f"{path}: {problem}") from None
     build(header.scenario, f"{path}: scenario", unknown="ignore")
     return header
@@ -360,9 +380,9 @@ class _Lines:
             for number, line in enumerate(file, 1):
                 try:
                     record = self._record(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+                except NOT_JSON as problem:
                     if line.endswith(b"\n") or isinstance(problem, msgspec.ValidationError):
-                        raise ScenarioError(f"{self._path}:{number}: {problem}") from None
+                        raise ScenarioError(f"{self._path}:{number}: {told(problem)}") from None
                     self.torn += 1
                     return
                 yield record
@@ -371,7 +391,7 @@ class _Lines:
         """The whole record in a line, which may stand behind one that was cut short."""
         try:
             return self._decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except NOT_JSON:
             if (begin := line.rfind(self._BEGIN)) <= 0:
                 raise
             self.torn += 1

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import msgspec
 
+from loadgen.units import told
+
 SERVER = "server.jsonl"
 EVERY_S = 1.0  # from one look to the next
 QUICK_S, QUICK_FOR_S = 0.1, 2.0  # in the first seconds of a run: many are short
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last: nested without end
 MOST = 1e15  # beyond, a float does not tell one from the next
 
 # Canonical names. A server that has no such figure has no such key: absent is never zero.
@@ -110,9 +113,9 @@ def _scrapes(path: Path) -> Iterable[Scrape]:
         for number, line in enumerate(lines, 1):
             try:
                 scrape = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            except NOT_JSON as problem:
                 if line.endswith(b"\n"):
-                    raise ValueError(f"{path}:{number}: {problem}") from None
+                    raise ValueError(f"{path}:{number}: {told(problem)}") from None
                 continue
             scrape.values = {k: v for k, v in scrape.values.items() if is_possible(k, v)}
             yield scrape

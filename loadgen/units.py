@@ -110,6 +110,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def told(problem: object, most: int = 300) -> str:
+    """What another's parser says of a file, and may quote at length: one printable line, not too long."""
+    line = printable(" ".join(str(problem).split()))
+    return line if len(line) <= most else f"{line[:most]}..."
+
+
 def argument(path: object) -> str:
     """`path` as a shell takes it in a command to be pasted; no option, whatever it begins with."""
     text = str(path)

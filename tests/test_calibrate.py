@@ -161,7 +161,7 @@ def test_a_saved_calibration_comes_back_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "schema None is not 2"),
+        ("{}", "schema null is not 2"),
         ('{"schema": 2}', "not a calibration"),
         ("nonsense", "not a calibration"),
     ],

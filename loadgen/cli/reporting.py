@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadgen.cli.exits import Exit, of_capacity, of_comparison, of_run
 from loadgen.cli.files import written
-from loadgen.units import argument
+from loadgen.units import argument, quoted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -163,8 +163,7 @@ _OTHERS = {
 
 def _of_comparison(folder: Path) -> list[Path]:
     """The run folders of a comparison's folder, the baseline first; none where it is no comparison's."""
-    import msgspec
-
+    from loadgen.run import of_json
     from loadgen.scenario import ScenarioError
 
     path = folder / "comparison.json"
@@ -179,13 +178,17 @@ def _of_comparison(folder: Path) -> list[Path]:
             raise ScenarioError(f"{folder} holds no finished comparison, but runs: {command}")
         return []
     try:
-        variants = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["variants"]
-        names = [*msgspec.convert(variants, dict[str, Any])]
-    except (OSError, msgspec.DecodeError, KeyError) as problem:
+        variants = of_json(path.read_bytes(), dict[str, Any]).get("variants")
+        if not isinstance(variants, dict):
+            raise ValueError("it has no variants by name")
+    except (OSError, ValueError) as problem:
         raise ScenarioError(f"{path}: {problem}") from None
+    names = [*variants]
     for name in names:
         if name in ("", ".", "..") or not {"/", "\\", "\0"}.isdisjoint(name):
-            raise ScenarioError(f"{path}: {name!r} is no variant: each is the name of a folder beside it")
+            raise ScenarioError(
+                f"{path}: {quoted(name)} is no variant: each is the name of a folder beside it"
+            )
     if len(names) < 2:
         raise ScenarioError(f"{path} has {len(names)} variants: a comparison has two or more")
     return [folder / name for name in names]

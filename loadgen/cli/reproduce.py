@@ -65,10 +65,10 @@ def reproduce(
 
 def _study_of(folder: Path) -> str | None:
     """Which study's figures are there; None where those of none are."""
-    import msgspec
+    from loadgen.run import of_json
 
     try:
-        found = msgspec.json.decode((folder / "figures.json").read_bytes(), type=dict[str, object])
-    except (OSError, msgspec.DecodeError):
+        found = of_json((folder / "figures.json").read_bytes(), dict[str, object])
+    except (OSError, ValueError):
         return None
     return str(found.get("study"))

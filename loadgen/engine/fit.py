@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from loadgen.knobs import FittedCost
 from loadgen.scenario import ScenarioError
-from loadgen.units import about
+from loadgen.units import about, quoted, told
 
 _NAMES = ("weights", "per_token", "per_context_token", "overhead")
 _LEAST_ROWS = len(_NAMES)
@@ -88,10 +88,10 @@ def _cell(text: str | None, name: str, where: str) -> float:
     try:
         value = float(text or "")
     except ValueError:
-        raise ScenarioError(f"{where}: {name}: {text or 'nothing'!r} is not a number") from None
+        raise ScenarioError(f"{where}: {name}: {quoted(text or 'nothing')} is not a number") from None
     least, most = _RANGES[name]
     if not least <= value <= most:
-        raise ScenarioError(f"{where}: {name}: {text} must be from {least:g} to {most:g}")
+        raise ScenarioError(f"{where}: {name}: {told(text, 60)} must be from {least:g} to {most:g}")
     return value
 
 

@@ -30,6 +30,7 @@ from loadgen.fields import MAX_COUNT
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run import Run, RunHeader, RunWriter, load
 from loadgen.scenario import ScenarioError, build
+from loadgen.units import told
 
 _DETAILS = "run vLLM's benchmark with --save-result --save-detailed"
 _LISTS = ("ttfts", "itls", "input_lens", "output_lens", "errors")  # in the order of a _Request
@@ -120,10 +121,10 @@ def _decoded(content: bytes, path: Path) -> Result:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return msgspec.convert(json.loads(content), Result)
     except msgspec.ValidationError as problem:
-        raise ScenarioError(f"{path}: not a result of vLLM's serving benchmark: {problem}") from None
+        raise ScenarioError(f"{path}: not a result of vLLM's serving benchmark: {told(problem)}") from None
     except (ValueError, RecursionError) as problem:
         several = "Extra data" in str(problem)
-        why = "it holds several results (--append-result): cut out one" if several else str(problem)
+        why = "it holds several results (--append-result): cut out one" if several else told(problem)
         raise ScenarioError(f"{path}: not the JSON of one result: {why}") from None
 
 

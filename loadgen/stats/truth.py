@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from loadgen.records import Floats, Records
 from loadgen.scenario import ScenarioError
 from loadgen.stats.quantiles import plain
+from loadgen.units import told
 
 COLUMNS = (
     *("xid", "status", "outcome", "t_request_read", "t_first_token", "t_last_token", "n_chunks"),
@@ -109,11 +110,14 @@ def read_truth(path: Path) -> Truth:
 
     Of several rows with one X-Request-ID the last counts. Raises ScenarioError for a log that is no such.
     """
-    with path.open(newline="") as file, long_fields():
-        rows = csv.DictReader(file)
-        if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
-            raise ScenarioError(f"{path}: not a server's log: it has no column {missing[0]}")
-        return _truth_of(rows, path)
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file, long_fields():
+            rows = csv.DictReader(file)
+            if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
+                raise ScenarioError(f"{path}: not a server's log: it has no column {missing[0]}")
+            return _truth_of(rows, path)
+    except (OSError, csv.Error) as problem:
+        raise ScenarioError(f"{path}: cannot be read: {told(problem)}") from None
 
 
 @contextmanager
@@ -132,11 +136,11 @@ def _truth_of(rows: csv.DictReader[str], path: Path) -> Truth:
     for row in rows:
         try:
             read_ns = int(row["t_request_read"])
+            reads.append(read_ns)
             written.extend(read_ns + int(offset) for offset in row["offsets_ns"].split(";") if offset)
         except (AttributeError, OverflowError, TypeError, ValueError):
             raise ScenarioError(f"{path}:{rows.line_num}: a stamp is no whole number") from None
-        place[row["xid"]] = len(reads)
-        reads.append(read_ns)
+        place[row["xid"]] = len(reads) - 1
         start.append(len(written))
     return Truth(place, *(np.frombuffer(column, np.int64) for column in (reads, written, start)))
 

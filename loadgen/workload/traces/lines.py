@@ -11,7 +11,7 @@ from typing import IO, Any
 import msgspec
 
 from loadgen.scenario import ScenarioError
-from loadgen.units import printable
+from loadgen.units import printable, told
 
 BOM = b"\xef\xbb\xbf"
 
@@ -22,8 +22,8 @@ class RowError(ValueError):
 
 def mistake(where: object, rule: str, line: int | None = None) -> ScenarioError:
     """One printable line, whatever was in the file or its name."""
-    said = f"{where}:{line}: {rule}" if line else f"{where}: {rule}"
-    return ScenarioError(printable(said))
+    place = f"{where}:{line}" if line else str(where)
+    return ScenarioError(f"{printable(place)}: {told(rule)}")
 
 
 @contextmanager

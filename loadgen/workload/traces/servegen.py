@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from loadgen.laws import Gamma, Weibull
+from loadgen.units import quoted
 from loadgen.workload import exact, streams
 from loadgen.workload.arrivals import renewal
 from loadgen.workload.traces.columns import Columns
@@ -158,7 +159,7 @@ def _law(pattern: str, rate: str, shape: str) -> Gamma | Weibull | None:
             return Weibull(kind="weibull", rate=_number(rate), shape=_number(shape))
     except ValidationError as problem:
         raise RowError(f"{pattern} of rate {rate} and shape {shape}: {problem.errors()[0]['msg']}") from None
-    raise RowError(f"unknown pattern {pattern!r}: it must be Gamma or Weibull")
+    raise RowError(f"unknown pattern {quoted(pattern)}: it must be Gamma or Weibull")
 
 
 def _number(text: str) -> float:
@@ -167,7 +168,7 @@ def _number(text: str) -> float:
     except ValueError:
         number = float("nan")
     if not 0 <= number <= 4e9:
-        raise RowError(f"{text!r} must be a number, not below zero")
+        raise RowError(f"{quoted(text)} must be a number, not below zero")
     return number
 
 

@@ -12,8 +12,8 @@ from loadgen.workload.traces.columns import Columns
 from loadgen.workload.traces.lines import BOM, RowError, json_object, mistake, opened
 from loadgen.workload.traces.prompts import sendable
 
-_HUMAN = {"human", "user"}
-_MODEL = {"gpt", "chatgpt", "assistant", "bing", "bard"}
+_HUMAN = ("human", "user")
+_MODEL = ("gpt", "chatgpt", "assistant", "bing", "bard")
 Message = dict[str, Any]
 
 
