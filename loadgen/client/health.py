@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from array import array
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from loadgen.plan import Window
-from loadgen.records import Floats
 from loadgen.run import Health
 from loadgen.timer import Timer
 
@@ -49,8 +46,7 @@ class Probe:
         self._timer = timer
         self._now_ns = now_ns
         self._each = each
-        self._late_us = array("I")
-        self._read_waits_s = array("d")
+        self._late, self._read_waits = Waits(), Waits()
         self._jump_s = 0.0
         self._stalls = _Stalls()
 
@@ -81,7 +77,7 @@ class Probe:
             self._note()
             read_wait_s = self._each(self._last.waited_s - before.waited_s)
             if read_wait_s is not None and self._last.at_ns >= self._window_ns:
-                self._read_waits_s.append(read_wait_s)
+                self._read_waits.add(round(read_wait_s * 1e6))
 
     def _note(self) -> None:
         now_ns = self._now_ns()
@@ -93,7 +89,7 @@ class Probe:
         self._stalls.add(used, self._last, late_s=(now_ns - self._due_ns) / 1e9)
         self._last = used
         while self._due_ns <= now_ns:
-            self._late_us.append(min((now_ns - self._due_ns) // 1000, 2**32 - 1))
+            self._late.add((now_ns - self._due_ns) // 1000)
             self._due_ns += PROBE_NS
         self._look_at_wall_clock(now_ns)
 
@@ -111,21 +107,49 @@ class Probe:
         if self._schedstat is not None:
             health.cpu_wait_s = ended.waited_s - began.waited_s
             health.stalled_waiting_s = self._stalls.waiting_s
-        health.loop_probes = len(self._late_us)
-        if self._late_us:
-            late_s = np.array(self._late_us) / 1e6
-            health.loop_stall_mean_s = float(late_s.mean())
-            health.loop_stall_p99_9_s = _p99_9(late_s)
-            health.loop_stall_max_s = float(late_s.max())
-        if self._read_waits_s:
-            waits_s = np.array(self._read_waits_s)
-            health.read_wait_p99_9_s, health.read_wait_max_s = _p99_9(waits_s), float(waits_s.max())
+        health.loop_probes = self._late.count
+        if self._late.count:
+            health.loop_stall_mean_s = self._late.mean_s
+            health.loop_stall_p99_9_s, health.loop_stall_max_s = self._late.p99_9_s, self._late.max_s
+        if self._read_waits.count:
+            health.read_wait_p99_9_s, health.read_wait_max_s = (
+                self._read_waits.p99_9_s,
+                self._read_waits.max_s,
+            )
         if abs(self._jump_s) > CLOCK_JUMP_S:
             health.clock_jump_s = self._jump_s
 
 
-def _p99_9(values_s: Floats) -> float:
-    return float(np.quantile(values_s, 0.999, method="inverted_cdf"))
+class Waits:
+    """Waits in whole microseconds, counted by their length: a run of days takes no more room than one of
+    minutes.
+    """
+
+    def __init__(self) -> None:
+        self._of_us = Counter[int]()
+        self.count = 0
+
+    def add(self, wait_us: int) -> None:
+        self._of_us[wait_us] += 1
+        self.count += 1
+
+    @property
+    def mean_s(self) -> float:
+        return sum(us * times for us, times in self._of_us.items()) / self.count / 1e6
+
+    @property
+    def p99_9_s(self) -> float:
+        """The shortest that at least 99.9 % do not exceed."""
+        so_far = 0
+        for us in sorted(self._of_us):
+            so_far += self._of_us[us]
+            if 1000 * so_far >= 999 * self.count:
+                break
+        return us / 1e6
+
+    @property
+    def max_s(self) -> float:
+        return max(self._of_us) / 1e6
 
 
 def _schedstat() -> FileIO | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loadgen.client import health as module
-from loadgen.client.health import Probe
+from loadgen.client.health import Probe, Waits
 from loadgen.client.servers import Servers
 from loadgen.plan import Window
 from loadgen.run import Health
@@ -190,3 +193,28 @@ def test_how_long_reads_had_waited_is_told_of_the_window() -> None:
     waits_s = iter([0.5] * 100 + [0.001] * 99 + [0.03] + [0.001] * 200)
     health = probed(start_s=1.0, for_s=2.0, each=lambda _: next(waits_s))
     assert (health.read_wait_p99_9_s, health.read_wait_max_s) == (0.03, 0.03)
+
+
+@given(st.lists(st.integers(0, 2_000_000) | st.integers(0, 30), min_size=1, max_size=3000))
+def test_waits_that_are_counted_have_the_figures_of_waits_that_are_kept(waits_us: list[int]) -> None:
+    """Mean, maximum, and the value in the place that 99.9 % reach, of all in order."""
+    counted = Waits()
+    for wait_us in waits_us:
+        counted.add(wait_us)
+    place = -(-999 * len(waits_us) // 1000)
+    assert counted.p99_9_s == sorted(waits_us)[place - 1] / 1e6
+    assert counted.max_s == max(waits_us) / 1e6
+    assert counted.mean_s == pytest.approx(sum(waits_us) / len(waits_us) / 1e6)
+
+
+def test_a_run_of_hours_keeps_no_more_of_its_probes_than_one_of_minutes() -> None:
+    """A hundred waits a second, each up to 2 ms: what they take does not grow once all lengths have come."""
+    counted, taken = Waits(), []
+    tracemalloc.start()
+    for _ in range(2):
+        for turn in range(100_000):
+            counted.add(turn % 2000)
+        taken.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert counted.count == 200_000
+    assert taken[1] - taken[0] < 1000
