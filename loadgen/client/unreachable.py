@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import ssl
@@ -14,6 +15,8 @@ from loadgen.client.address import Address
 from loadgen.client.secrets import Secrets
 from loadgen.client.stranger import is_plain_http, is_tls, stranger
 from loadgen.client.tunnel import RefusedError
+
+LOOK_UP_S = 0.5  # for a name that has had all of the time for a connection
 
 
 class Unreachable(Exception):  # noqa: N818  a finding about the target, not an error of ours
@@ -115,8 +118,8 @@ async def connection_trouble(error: Exception, address: Address) -> str:
     """Why there was no HTTP answer: `error` and its causes, told apart by what a user can do about them."""
     causes = list(_causes(error))
     for cause in causes:
-        if isinstance(cause, TimeoutError) and (plain := await _plain(address)):
-            return plain
+        if isinstance(cause, TimeoutError) and (why := await _plain(address) or await _unnamed(address)):
+            return why
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLCertVerificationError):
             return await _no_tls(cause, address)
         if told := _told(cause, address):
@@ -165,6 +168,20 @@ async def _plain(address: Address) -> str | None:
     """Of one that was asked with TLS and answers without."""
     if address.tls and not address.way and await is_plain_http(*address.dialled):
         return "the server speaks plain HTTP and was asked with TLS; write http:// in the base URL"
+    return None
+
+
+async def _unnamed(address: Address) -> str | None:
+    """Of one whose name is still being looked up."""
+    host, port = address.dialled
+    if address.unix_socket is None:
+        try:
+            async with asyncio.timeout(LOOK_UP_S):
+                await asyncio.get_running_loop().getaddrinfo(host, port)
+        except TimeoutError:
+            return f"the host name {host} was not looked up in time; does the name server answer?"
+        except OSError as error:
+            return f"the host name {host} does not resolve ({error.strerror})"
     return None
 
 

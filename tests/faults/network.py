@@ -197,7 +197,7 @@ def across(
 
     @asynccontextmanager
     async def scene() -> AsyncIterator[Scene]:
-        async with wired(line) as wire, _serving(wire, reply) as server:
+        async with wired(line) as wire, serving(wire, reply) as server:
             beside = None if then is None else asyncio.ensure_future(then(wire, server))
             try:
                 yield Scene(f"http://{at}:{server.port}", before=wire.client.before)
@@ -211,7 +211,7 @@ def across(
 
 
 @asynccontextmanager
-async def _serving(wire: Wire, reply: Reply) -> AsyncIterator[ScriptedServer]:
+async def serving(wire: Wire, reply: Reply) -> AsyncIterator[ScriptedServer]:
     server = ScriptedServer(reply, host=SERVER)
     with wire.server.inside():
         await server.__aenter__()
