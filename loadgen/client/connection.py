@@ -10,7 +10,7 @@ import httptools
 
 from loadgen.client.answer import Answer
 
-HEADERS_LIMIT_BYTES = 256 * 1024
+FRAMING_LIMIT_BYTES = 256 * 1024  # in a row, of what is no body: headers, interim answers, trailers
 LINGER_S = 1.0  # how long a message may take to end once its answer is settled
 
 
@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser | None = _parser(self)
         self._headers: dict[bytes, bytes] = {}
         self._bytes = 0  # of this answer
+        self._framing_bytes = 0  # since its last byte of body, or since its start
         self._at_ns = 0
         self._answer: Answer | None = None
         self._sent = True  # nothing of the request is left in our buffers
@@ -85,7 +86,8 @@ class Connection(asyncio.Protocol):
 
     def ask(self, request: bytes, answer: Answer) -> None:
         """Send `request`; what comes back goes to `answer`."""
-        self._answer, self._sent, self._complete, self._bytes = answer, False, False, 0
+        self._answer, self._sent, self._complete = answer, False, False
+        self._bytes = self._framing_bytes = 0
         if self.is_lost:
             self._tell_lost(None)
             return
@@ -134,6 +136,7 @@ class Connection(asyncio.Protocol):
             self.abort()  # bytes nobody asked for: this connection cannot be trusted
             return
         self._bytes += len(data)
+        self._framing_bytes += len(data)
         answer = self._answer
         if answer is None:  # settled; only the message's end is awaited
             self._parse(data)
@@ -144,8 +147,8 @@ class Connection(asyncio.Protocol):
                 self._owner.read(answer, tokens)
             if answer.outcome is not None:
                 self._settled()
-            elif answer.headers_us is None and self._bytes > HEADERS_LIMIT_BYTES:
-                self._garbled(f"more than {HEADERS_LIMIT_BYTES} bytes of headers")
+        if self._framing_bytes > FRAMING_LIMIT_BYTES:
+            self._garbled(f"more than {FRAMING_LIMIT_BYTES} bytes of headers, or about a chunk")
 
     def _parse(self, data: bytes) -> None:
         assert self._parser is not None
@@ -220,6 +223,7 @@ class Connection(asyncio.Protocol):
             self._answer.head(self._status(), self._headers, self._at_ns)
 
     def on_body(self, data: bytes) -> None:
+        self._framing_bytes = 0
         if self._answer is not None:
             self._answer.body(data, self._at_ns)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 # (name, data); the name is b"" unless the server gave one, and b"error" for an `error:` field.
 Event = tuple[bytes, bytes]
 
-EVENT_LIMIT = 64 * 2**20
+EVENT_LIMIT = 16 * 2**20
 DATA = b"data: "
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # in front of any line: a proxy may put streams together
 
 
 class EventTooLongError(Exception):
-    """An event grew past 64 MiB without an end."""
+    """An event grew past 16 MiB without an end."""
 
 
 class Splitter:

@@ -9,6 +9,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from loadgen.client.connection import Connection
 
@@ -229,7 +230,7 @@ class Wire:
             sent = 0
         except OSError as error:
             self._unsent += data
-            self._loop.call_soon(self._end, error)
+            self._loop.call_soon(self._fail, error)
             return
         if sent < len(data):
             self._unsent += data[sent:]
@@ -242,7 +243,7 @@ class Wire:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._end(error)
+            self._fail(error)
             return
         if not self._unsent:
             self._watch.await_room(self._fd, whether=False)
@@ -258,6 +259,13 @@ class Wire:
         if self._sock is not None:
             self._close()
             self._loop.call_soon(self._connection.connection_lost, None)
+
+    def _fail(self, error: OSError) -> None:
+        """A write failed: what the server said before that is read all the same, a refusal perhaps."""
+        with suppress(OSError):
+            while self._sock is not None and self._sock.recv(1, socket.MSG_PEEK):
+                self.readable()
+        self._end(error)
 
     def _end(self, error: OSError | None) -> None:
         if self._sock is not None:
