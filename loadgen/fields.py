@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,7 +21,7 @@ from pydantic import (
 )
 
 from loadgen.strict_yaml import MAX_DEPTH
-from loadgen.units import duration_s, quoted, rate_rps, show_duration, show_rate
+from loadgen.units import argument, duration_s, quoted, rate_rps, show_duration, show_rate
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 MAX_COUNT = 2**31 - 1
@@ -238,6 +239,33 @@ def _beside_the_scenario(value: Any, info: ValidationInfo) -> Any:
     return str(Path(folder, value)) if folder is not None else value
 
 
+def _of_the_scenario(value: Any, info: ValidationInfo) -> Any:
+    """As `_beside_the_scenario`, and not outside of its folder: a stranger's scenario could name any file of
+    this machine, and what it holds would be sent. `readable`: what the user allows besides.
+    """
+    path = _beside_the_scenario(value, info)
+    context = info.context or {}
+    if (folder := context.get("folder")) is None:
+        return path
+    file = Path(os.path.realpath(path))
+    allowed = map(os.path.realpath, (folder, *context.get("readable", ())))
+    if not any(file.is_relative_to(one) for one in allowed):
+        raise ValueError(
+            "lies outside of the scenario's folder, and what it holds would be sent: if that is meant, set "
+            f"LOADGEN_FILES={argument(file.parent)}"
+        )
+    return path
+
+
+def varied_files(key: str, value: Any, info: ValidationInfo) -> Any:
+    """`value`, in which whatever is called `file` is held to be one of the scenario."""
+    if isinstance(value, dict):
+        return {name: varied_files(name, inner, info) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [varied_files(key, inner, info) for inner in value]
+    return _of_the_scenario(value, info) if key.split(".")[-1] == "file" else value
+
+
 def _no_number(row_id: str) -> str:
     if row_id.isdecimal():
         raise ValueError("must not be digits alone: it would be taken for another row's number")
@@ -253,6 +281,7 @@ Variable = Annotated[
     str, _spelt(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key")
 ]
 DataFile = Annotated[str, BeforeValidator(_beside_the_scenario)]
+SentFile = Annotated[str, BeforeValidator(_of_the_scenario)]
 Symbol = Annotated[
     str, _spelt(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "module:function, such as my_laws:gaps")
 ]

@@ -8,11 +8,11 @@ Fields carry their unit in Python (`connect_s`); the YAML key carries it in the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from loadgen import faults, presets, strict_yaml
 from loadgen.backends import COMPLETIONS, OF_IDS
@@ -27,6 +27,7 @@ from loadgen.fields import (
     Repeats,
     Strict,
     is_secret,
+    varied_files,
     without_credentials,
     without_query_secrets,
 )
@@ -120,6 +121,13 @@ class Scenario(Strict):
         default={}, description="a grid: the values of each key path, one run for every combination"
     )
     variants: dict[Name, Variant] = Field(default={}, description="the sides of a comparison, by name")
+
+    @field_validator("vary")
+    @classmethod
+    def _varied_files_are_its_own(
+        cls, vary: dict[str, tuple[Any, ...]], info: ValidationInfo
+    ) -> dict[str, tuple[Any, ...]]:
+        return {key: tuple(varied_files(key, values, info)) for key, values in vary.items()}
 
     @model_validator(mode="after")
     def _ids_are_taken(self) -> Self:
@@ -223,8 +231,10 @@ def _masked(value: Any, *, secret: bool) -> Any:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def load(path: Path | str) -> Scenario:
+def load(path: Path | str, readable: Sequence[Path] = ()) -> Scenario:
     """The scenario in a YAML file; its `name` is the file's stem unless it says otherwise.
+
+    `readable`: files, and folders of them, that it may send from, besides its own folder.
 
     Raises ScenarioError, a line a mistake: `chat.yaml:12: load.arrivals.raate: unknown key, did you mean
     rate?`
@@ -243,10 +253,10 @@ def load(path: Path | str) -> Scenario:
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
         raise _mistake(name, f"not UTF-8 text: byte 0x{raw[problem.start]:02x}", Position(line, 1)) from None
-    return parse(text, name)
+    return parse(text, name, readable)
 
 
-def parse(text: str, name: str) -> Scenario:
+def parse(text: str, name: str, readable: Sequence[Path] = ()) -> Scenario:
     """The scenario in a YAML text; errors call it `name`, whose stem is also the default of the key `name`.
 
     Raises ScenarioError.
@@ -257,7 +267,8 @@ def parse(text: str, name: str) -> Scenario:
         raise _mistake(name, problem.rule, problem.at, problem.path) from None
     stem = Path(name).stem
     default = {"name": stem} if re.fullmatch(NAME, stem) else {}
-    return _checked(default | document.data, name, document.at, folder=Path(name).parent)
+    folder = Path(name).parent
+    return _checked(default | document.data, name, document.at, folder=folder, readable=readable)
 
 
 def build(
@@ -277,9 +288,11 @@ def _checked(
     at: Callable[[KeyPath], Position | None],
     unknown: Literal["forbid", "ignore"] = "forbid",
     folder: Path | None = None,
+    readable: Sequence[Path] = (),
 ) -> Scenario:
+    context = {"folder": folder, "readable": readable}
     try:
-        return Scenario.model_validate(data, by_name=False, extra=unknown, context={"folder": folder})
+        return Scenario.model_validate(data, by_name=False, extra=unknown, context=context)
     except ValidationError as problem:
         found = faults.explain(problem, Scenario)
     placed = [(_nearest(path, at), path, rule) for path, rule in found]

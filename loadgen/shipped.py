@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from loadgen.faults import nearest
@@ -15,9 +16,9 @@ def folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[1] / "workloads"
 
 
-def read(name: str) -> Scenario:
-    """The scenario in the file of that name, or the shipped one of that name."""
-    return load(located(name))
+def read(name: str, readable: Sequence[Path] = ()) -> Scenario:
+    """The scenario in the file of that name, or the shipped one of that name; see `scenario.load`."""
+    return load(located(name), readable)
 
 
 def located(name: str) -> Path:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from loadgen.fields import Count, DataFile, Duration, DurationOrZero, Strict
+from loadgen.fields import Count, Duration, DurationOrZero, SentFile, Strict
 
 TraceFormat = Literal[
     "azure",
@@ -44,7 +44,7 @@ class TraceSource(Strict):
     (`drop`); rows without a prompt or an output are always dropped and counted.
     """
 
-    file: DataFile = Field(description="path, relative to the scenario; for servegen a folder")
+    file: SentFile = Field(description="path, relative to the scenario; for servegen a folder")
     format: TraceFormat = Field(description="how the file is laid out")
     start_s: DurationOrZero = Field(default=0.0, alias="start", description="leave out what is before")
     duration_s: Duration | None = Field(

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 from loadgen import strict_yaml
+from loadgen.cli.environment import readable
 from loadgen.knobs import Engine
 from loadgen.presets import laid
 from loadgen.scenario import ScenarioError, build, load
@@ -26,7 +27,7 @@ def written(scenario: str | None) -> dict[str, Any]:
     if scenario is None:
         return {}
     path = located(scenario)
-    load(path)  # says what is wrong with it, and where
+    load(path, readable())  # says what is wrong with it, and where
     engine: dict[str, Any] = strict_yaml.read(path.read_text(encoding="utf-8")).data.get("engine", {})
     return engine
 

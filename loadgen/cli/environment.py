@@ -1,4 +1,5 @@
-"""What the environment says of a target, by the variables that OpenAI's own clients read.
+"""What the environment says of a target, by the variables that OpenAI's own clients read; and what files a
+scenario may send.
 
 Whatever is taken from it is said on stderr, unless `quiet`; a key itself never.
 """
@@ -8,12 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from loadgen import fields
 from loadgen.scenario import MASKED, Scenario, ScenarioError
 from loadgen.target import PAYERS, Target
 
-KEY, URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
+KEY, URL, FILES = "OPENAI_API_KEY", "OPENAI_BASE_URL", "LOADGEN_FILES"
 _PAYERS = {"OPENAI_ORG_ID": PAYERS["organization"], "OPENAI_PROJECT_ID": PAYERS["project"]}
 
 
@@ -27,6 +29,11 @@ def base_url(*, quiet: bool) -> str | None:
         raise ScenarioError(f"the variable {URL}: {problem}") from None
     _say([f"server from {URL}: {url}"], quiet=quiet)
     return url
+
+
+def readable() -> list[Path]:
+    """What scenarios may send besides what lies in their own folders."""
+    return [Path(name) for name in os.environ.get(FILES, "").split(os.pathsep) if name]
 
 
 def unused() -> list[str]:

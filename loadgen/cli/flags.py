@@ -67,7 +67,7 @@ def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:
 
     Raises ScenarioError that names the flag.
     """
-    return laid(read(scenario) if scenario else None, params)
+    return laid(read(scenario, environment.readable()) if scenario else None, params)
 
 
 def laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:

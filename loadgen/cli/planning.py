@@ -80,6 +80,7 @@ class Day:
 
 def day(scenario: Scenario, params: dict[str, Any]) -> Day | None:
     """What --for and the flags beside it ask; None without. Raises ScenarioError that names the flag."""
+    from loadgen.cli.environment import readable
     from loadgen.cli.flags import positive_s
     from loadgen.replicas import HEADROOM, HOUR_S, replicas
     from loadgen.scenario import ScenarioError
@@ -95,7 +96,7 @@ def day(scenario: Scenario, params: dict[str, Any]) -> Day | None:
         price = scenario.target.usd_per_hour
     headroom = HEADROOM if (text := params.get("headroom")) is None else percentage("--headroom", text)
     hour_s = positive_s("--hour", params.get("hour")) or HOUR_S
-    asked = Day(read(name), hour_s, headroom, 1 if least is None else least, price)
+    asked = Day(read(name, readable()), hour_s, headroom, 1 if least is None else least, price)
     replicas(asked.curve, 1.0, hour_s=hour_s)  # what is wrong with the curve is said before the search
     return asked
 

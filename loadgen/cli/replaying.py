@@ -8,6 +8,7 @@ from typing import Any
 
 from loadgen import plan_file, workload
 from loadgen.cli import shaping
+from loadgen.cli.environment import readable
 from loadgen.cli.flags import laid, overlay
 from loadgen.manners import Manners
 from loadgen.plan import Plan
@@ -44,7 +45,7 @@ def replayed(file: str, scenario: str | None, params: dict[str, Any]) -> tuple[S
     """
     refuse_shaping(params, "--plan")
     kept = plan_file.read(Path(file))
-    base = kept.scenario if scenario is None else _sent_as(kept.scenario, read(scenario))
+    base = kept.scenario if scenario is None else _sent_as(kept.scenario, read(scenario, readable()))
     asked = laid(base, params)
     if asked.vary:
         raise ScenarioError(

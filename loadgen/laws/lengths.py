@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from loadgen.fields import MAX_COUNT, Count, DataFile, Strict
+from loadgen.fields import MAX_COUNT, Count, SentFile, Strict
 from loadgen.units import quoted
 
 MAX_TABLE = 1_048_576  # of the laws that are kept as a table of probabilities
@@ -239,7 +239,7 @@ class Empirical(Strict):
         ]
         | None
     ) = Field(default=None, description="how often each of values occurs; left out, all alike")
-    file: DataFile | None = Field(default=None, description="a CSV file, its path relative to the scenario")
+    file: SentFile | None = Field(default=None, description="a CSV file, its path relative to the scenario")
     column: str | None = Field(default=None, description="the file's column that holds the lengths")
 
     @model_validator(mode="after")
