@@ -120,9 +120,9 @@ def _loaded(engine: Engine) -> Model | None:
 
 
 def _is_ours(logged: logging.LogRecord) -> bool:
-    """Malformed HTTP is answered with a 400 and is its client's fault: no traceback for it."""
+    """Malformed HTTP is answered with a 400 and is its client's fault, as is to hang up: no traceback."""
     error = logged.exc_info[1] if logged.exc_info else None
-    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
 _log.addFilter(_is_ours)

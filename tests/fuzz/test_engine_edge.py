@@ -73,3 +73,15 @@ async def test_any_bytes_on_its_socket(caplog: pytest.LogCaptureFixture) -> None
 async def test_many_bytes_on_its_socket(caplog: pytest.LogCaptureFixture) -> None:
     """As above, many times as many."""
     await check(20 * EXAMPLES, caplog)
+
+
+async def test_to_hang_up_before_the_leave_to_go_on_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """The engine answers an Expect with a 100, to a client that is gone."""
+    asked = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    async with served(Engine(cost=fixed("1ms"))) as engine:
+        for _ in range(30):
+            _, writer = await asyncio.open_connection("127.0.0.1", int(engine.url.rpartition(":")[2]))
+            writer.write(asked)
+            writer.transport.abort()
+        await asyncio.sleep(0.05)
+    assert not caplog.records
