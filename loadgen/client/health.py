@@ -110,12 +110,11 @@ class Probe:
         health.loop_probes = self._late.count
         if self._late.count:
             health.loop_stall_mean_s = self._late.mean_s
-            health.loop_stall_p99_9_s, health.loop_stall_max_s = self._late.p99_9_s, self._late.max_s
+            health.loop_stall_p99_9_s = self._late.p99_9_s
+            health.loop_stall_max_s = self._late.max_s
         if self._read_waits.count:
-            health.read_wait_p99_9_s, health.read_wait_max_s = (
-                self._read_waits.p99_9_s,
-                self._read_waits.max_s,
-            )
+            health.read_wait_p99_9_s = self._read_waits.p99_9_s
+            health.read_wait_max_s = self._read_waits.max_s
         if abs(self._jump_s) > CLOCK_JUMP_S:
             health.clock_jump_s = self._jump_s
 

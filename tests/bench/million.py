@@ -17,6 +17,7 @@ from typing import Any
 
 from loadgen.report.figures import number
 from loadgen.run import Run, load
+from loadgen.stats.summary import from_json
 from tests.bench.machine import load_average, machine
 from tests.bench.pages import READ
 from tests.bench.process import Place, Spent, spend
@@ -46,14 +47,14 @@ def measured(work: Path, rows: int = ROWS, per_s: float = PER_S) -> dict[str, An
     ]
     found = load(runs[HTTP])
     return {
+        "answer": _kept(found, rows),
         "columns": COLUMNS,
         "rows": table,
         "notes": [
-            f"{rows:,} requests of {TOKENS} tokens; over HTTP at {per_s:,.0f} a second, Poisson, so that "
-            f"firing them takes {rows / per_s:,.0f} s whatever else; runs and page have the summary in them.",
-            "Each stage is a process of its own, from its start to its end. The run in virtual time is "
-            "SIMULATED, of the same plan, which is more than the bundled engine bears: nearly all rows wait.",
-            _kept(found, rows),
+            f"{rows:,} requests of {TOKENS} tokens, Poisson at {per_s:,.0f} a second, in {rows / per_s:,.0f} s.",
+            "A process of its own for each stage, from its start to its end. Runs have their summary in them.",
+            "In virtual time it is SIMULATED; the bundled engine bears less, so that nearly all rows wait.",
+            _validity(runs[HTTP]),
         ],
         "machine": machine(),
     }
@@ -100,10 +101,17 @@ def _kept(run: Run, rows: int) -> str:
     indices, header = set(run.records.index.tolist()), run.header
     ok = int(run.records.answered.sum())
     missing = rows - len(indices)
-    said = (
+    return (
         f"Of {rows:,} rows over HTTP {header.rows_due or 0:,} fell due, {len(run.records):,} have a record, "
+        f"{missing:,} have none; {ok:,} were answered."
     )
-    return said + f"{missing:,} have none; {ok:,} were answered."
+
+
+def _validity(folder: Path) -> str:
+    """As the run itself said."""
+    summary = from_json((folder / "summary.json").read_bytes())
+    why = ", ".join(f.name for f in summary.findings if f.effect.startswith("invalid"))
+    return f"The run over HTTP is {summary.validity}{': ' if why else ''}{why}."
 
 
 def main(words: list[str] | None = None) -> None:

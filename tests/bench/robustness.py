@@ -1,8 +1,9 @@
 """What faults, kills, hours and sizes do to a run: makes reports/robustness.
 
-python -m tests.bench.robustness --work FOLDER: runs each part in a process of its own, keeps what it found as
-FOLDER/NAME.json, and writes the report. It goes on where it was ended: a later call measures only what is not
-there; `--only NAME` measures that alone, and again; `--only-report` measures nothing. `--quick` is for trying.
+python -m tests.bench.robustness --work FOLDER: runs each part in a process of its own, keeps what it found
+as FOLDER/NAME.json, and writes the report. It goes on where it was ended: a later call measures only what is
+not there; `--only NAME` measures that alone, and again; `--only-report` measures nothing. `--quick` is for
+trying.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ QUESTION = (
 )
 _MEASURED = (
     "**MEASURED.** The figures on this page are of real processes over HTTP on one machine, against scripted "
-    "servers that misbehave on purpose and a small server that knows when it wrote what. No model was computed."
+    "servers that misbehave on purpose and a small server that knows when it wrote what. No model was "
+    "computed."
 )
 AXES = {"MB": "resident memory, MB", "descriptors": "open descriptors"}
 Found = dict[str, Any]
@@ -50,8 +52,8 @@ class Part:
 
 PARTS = (
     Part("faults", "Faults", "One fault at a time: what is the outcome of each row, what ends the run?", 4),
-    Part("kills", "Kills", "A process killed at a random instant: what is left, and what does the report say?", 3),
-    Part("cluster", "Several machines", "A plan in shards: is it the same plan, and what if a part is lost?", 3),
+    Part("kills", "Kills", "A process killed at a random instant: what is left, what does a report say?", 3),
+    Part("cluster", "Several machines", "A plan in shards: is it the same plan; what if a part is lost?", 3),
     Part("soak", "Soak", "Does the client's memory grow?", 12.5, ("--minutes", "0.75", "--events", "3000")),
     Part("streams", "Ten thousand streams", "What does a stream cost, and is it still measured right?", 1,
          ("--streams", "500")),
@@ -113,6 +115,8 @@ def page(found: Mapping[Part, Found], drawn: Mapping[Part, Sequence[Picture]]) -
         "# Through faults, kills, hours and sizes",
         _MEASURED,
         f"**Question.** {QUESTION}",
+        "**Answer.**",
+        as_list([f"{part.title}: {told['answer']}" for part, told in found.items() if "answer" in told]),
         f"Made by:\n\n```sh\n{COMMAND}\n```",
         "## Conditions",
         as_list([*_conditions(found)]),

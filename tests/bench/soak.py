@@ -51,11 +51,11 @@ class Slope:
 
 
 def slope(samples: Sequence[Sample], last_s: float = LAST_S) -> Slope | None:
-    """Of the memory in the last so many seconds, by the means of blocks; None of too few samples."""
+    """Of the memory in the last so many seconds, by the means of blocks; None where no more was seen."""
     from scipy.stats import linregress, t
 
     late = [s for s in samples if s.at_s >= samples[-1].at_s - last_s]
-    if len(late) < 3 * BLOCKS:
+    if len(late) == len(samples) or len(late) < 3 * BLOCKS:
         return None
     at_s, rss_mb = (
         [float(block.mean()) for block in np.array_split([getattr(s, figure) for s in late], BLOCKS)]
@@ -108,6 +108,7 @@ def told(watch: Watch, figures: Figures, ceiling: float | None, events_per_s: fl
     at = "told, not looked for" if ceiling is None else f"{LEVEL:.0%} of the {ceiling:,.0f} it can do"
     server = under_load(watch.of(SERVER))
     return {
+        "answer": "; ".join(f"{name}: {_growth(samples)}" for name, samples in loads.items()) + ".",
         "columns": [
             *("process", "memory at first, MB", "at last, MB", "growth an hour, MB (95 %)", "flat"),
             *("descriptors, most", "threads, most", "CPU, cores", "records written, MB"),
@@ -116,9 +117,8 @@ def told(watch: Watch, figures: Figures, ceiling: float | None, events_per_s: fl
         "notes": [
             f"{events_per_s:,.0f} token events/s ({at}), {TOKENS} a request: {figures['events']:,} events "
             f"of {figures['ok']:,} requests; the run is {figures['validity']} {figures['because']}".strip(),
-            f"Memory is resident, page by page. Growth: a line through the means of {BLOCKS} blocks of the "
-            f"last {LAST_S / 60:.0f} minutes; flat: the interval holds 0, or an hour would add less than "
-            f"{STILL_FLAT:.0%}.",
+            f"Growth of what is resident: a line through {BLOCKS} means of the last {LAST_S / 60:.0f} minutes.",
+            f"Flat: its interval holds 0, or an hour would add less than {STILL_FLAT:.0%}.",
             "At first: half a minute after the first record. Summary and reading the records back are later.",
             f"With its summary, at the end, the run took {number(float(figures['rss_mb'] or 0))} MB at most.",
             *([f"The server used {number(cores(server))} of a core."] if server else []),
@@ -131,6 +131,13 @@ def told(watch: Watch, figures: Figures, ceiling: float | None, events_per_s: fl
         "figures": {**figures, "ceiling_per_s": ceiling, "events_per_s_asked": events_per_s},
         "machine": machine(),
     }
+
+
+def _growth(samples: Sequence[Sample]) -> str:
+    if (found := slope(samples)) is None:
+        return "too short to tell whether its memory grows"
+    word = "memory is flat" if found.is_flat else "MEMORY GROWS"
+    return f"{word}, {found} MB an hour, of {number(found.level)} MB"
 
 
 def cores(samples: Sequence[Sample]) -> float | None:

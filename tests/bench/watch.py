@@ -78,8 +78,8 @@ class Watch:
                     time.perf_counter(),
                     name,
                     _rss_mb(pid),
-                    len(os.listdir(PROC / str(pid) / "fd")),
-                    len(os.listdir(PROC / str(pid) / "task")),
+                    len([*(PROC / str(pid) / "fd").iterdir()]),
+                    len([*(PROC / str(pid) / "task").iterdir()]),
                     _cpu_s(pid),
                     written / 1e6,
                 )
