@@ -230,6 +230,9 @@ class Pool:
                 server_hostname=self._address.host,
                 ssl_handshake_timeout=FOREVER_S,
             )
+        except ConnectionError:  # uvloop's has no words
+            transport.abort()
+            raise ConnectionResetError(errno.ECONNRESET, "connection lost in the TLS handshake") from None
         except BaseException:
             transport.abort()
             raise
