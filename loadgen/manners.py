@@ -113,7 +113,7 @@ class Manners(Strict):
     goodput: Goodput | None = Field(default=None, description="limits of a good request")
     fluidity: Fluidity | None = Field(default=None, description="deadlines of its tokens")
     model: str | None = Field(default=None, description="model or LoRA name, instead of the target's")
-    extra_body: JsonObject = Field(default={}, description="merged over the target's extra_body")
+    extra_body: JsonObject = Field(default={}, repr=False, description="merged over the target's extra_body")
     retry: Retry | None = Field(default=None, description="what follows a rejection")
     patience_s: Duration | None = Field(
         default=None, alias="patience", description="hang up so long after due: `abandoned`, a miss"

@@ -56,12 +56,14 @@ class Target(Strict):
     api_key_env: Variable | None = Field(
         default=None, description="the environment variable that holds the key; none: no key at all"
     )
-    headers: Headers = Field(default={}, description="sent with every request; their values are never stored")
+    headers: Headers = Field(
+        default={}, repr=False, description="sent with every request; their values are never stored"
+    )
     organization: str | None = Field(
         default=None, description="which organization pays: the header OpenAI-Organization"
     )
     project: str | None = Field(default=None, description="which project pays: the header OpenAI-Project")
-    extra_body: JsonObject = Field(default={}, description="merged into every request's body")
+    extra_body: JsonObject = Field(default={}, repr=False, description="merged into every request's body")
     connections: Literal["keep-alive", "fresh"] = Field(
         default="keep-alive", description="fresh: a new connection for every request"
     )
@@ -77,7 +79,9 @@ class Target(Strict):
         default=None, description="path of the socket to connect to, instead of base_url's host and port"
     )
     proxy: ProxyUrl | None = Field(
-        default=None, description="http://HOST:PORT of a proxy to go through; none: by no proxy at all"
+        default=None,
+        repr=False,
+        description="http://HOST:PORT of a proxy to go through; none: by no proxy at all",
     )
     accelerators: Count | None = Field(
         default=None, description="that answer, together: rates are given for each of them too"

@@ -63,7 +63,10 @@ def _explain(trouble: Exception) -> Exit:
         for line in said.split("\n"):  # it may quote strangers: GitHub obeys lines that begin with ::
             print(f"loadgen: {printable(line)}", file=sys.stderr)
         return code
-    traceback.print_exception(trouble)
+    from loadgen.client.secrets import without_secrets
+
+    said = without_secrets("".join(traceback.format_exception(trouble)))
+    print(*map(printable, said.splitlines()), sep="\n", file=sys.stderr)
     print("loadgen: this is a bug: please report it with the lines above", file=sys.stderr)
     return Exit.CRASHED
 

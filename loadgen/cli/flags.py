@@ -72,7 +72,11 @@ def overlay(scenario: str | None, params: dict[str, Any]) -> Scenario:
 
 def laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:
     """The same over a scenario that was read, with what the environment adds to its targets."""
-    return environment.completed(_laid(base, params), quiet=bool(params.get("quiet")))
+    from loadgen.client.secrets import meet
+
+    asked = environment.completed(_laid(base, params), quiet=bool(params.get("quiet")))
+    meet(asked, os.environ)
+    return asked
 
 
 def _laid(base: Scenario | None, params: dict[str, Any]) -> Scenario:

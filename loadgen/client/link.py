@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from loadgen.client.control import LEAD_NS
 from loadgen.client.job import Job, Share
 from loadgen.client.pipes import framed, hear
+from loadgen.client.secrets import environment_of_a_child
 from loadgen.run import StartBy
 from loadgen.scenario import ScenarioError
 
@@ -80,12 +81,13 @@ class Piped:
                 self._process.kill()
 
 
-async def start(share: Share) -> Piped:
+async def start(share: Share, api_key: str | None = None) -> Piped:
     """A client process, which waits to be told its share and its job. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from loadgen.client.worker import main; main()"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        env=environment_of_a_child(api_key),
         start_new_session=True,  # a terminal's Ctrl-C is told to them by us
     )
     return Piped(share, process)
@@ -96,7 +98,7 @@ async def beside(job: Job, shares: Sequence[Share]) -> AsyncIterator[Piped]:
     told = framed(job)
     for k, share in enumerate(shares):
         try:
-            link = await start(share)
+            link = await start(share, job.api_key)
         except OSError as problem:  # no more files, processes or memory
             raise ScenarioError(
                 f"of {len(shares)} client processes only {k} could be started: {problem.strerror}; take fewer"

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Self
@@ -37,7 +37,7 @@ SETTLE_S, SETTLES = 0.1, 10  # a server counts a request a moment after its last
 @dataclass(frozen=True, slots=True)
 class Wanted:
     target: Target
-    api_key: str | None
+    api_key: str | None = field(repr=False)
     connect_s: float
 
 

@@ -13,6 +13,7 @@ from typing import Self
 
 from loadgen.client.pipes import framed, hear
 from loadgen.client.scrape import LIMIT_S, SETTLE_S, SETTLES, End, Ready, Start, Wanted
+from loadgen.client.secrets import environment_of_a_child
 from loadgen.target import Target
 
 READY_S = 10.0  # for the process to have had its first look
@@ -38,6 +39,7 @@ class Scraper:
                 *(sys.executable, "-c", "from loadgen.client.scrape import main; main()"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                env=environment_of_a_child(api_key),
                 start_new_session=True,  # a terminal's Ctrl-C is told to it by us
             )
         except OSError as problem:

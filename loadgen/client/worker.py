@@ -15,6 +15,7 @@ from typing import Any
 from loadgen.client.control import Counters, Peers, Stop
 from loadgen.client.job import Job, Share
 from loadgen.client.pipes import framed, hear, heard, obeying
+from loadgen.client.secrets import without_secrets
 from loadgen.client.unreachable import Unreachable
 from loadgen.run import Health, RecordWriter, WriteError, writing
 from loadgen.scenario import ScenarioError
@@ -89,7 +90,7 @@ def _told(problem: Exception, k: int) -> Exception:
     if isinstance(problem, ScenarioError | WriteError | Unreachable):
         return problem
     text = "".join(traceback.format_exception(problem))
-    return RuntimeError(f"client process {k} failed: {problem!r}\n{text}")
+    return RuntimeError(without_secrets(f"client process {k} failed: {problem!r}\n{text}"))
 
 
 async def _share(job: Job, share: Share, counters: Counters, stop: Stop, peers: Peers) -> Health:
