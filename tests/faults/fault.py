@@ -144,16 +144,16 @@ def late_by_s(record: RequestRecord, limits: dict[str, str]) -> float | None:
     return record.ended_s - since_s - duration_s(limits[name])
 
 
-async def seen(fault: Fault) -> Seen:
-    """Set the fault up, and run the real program against it to its end."""
-    with tempfile.TemporaryDirectory() as scratch:
-        work = Path(scratch)
-        (work / "s.json").write_text(json.dumps(fault.scenario))
+async def seen(fault: Fault, work: Path | None = None) -> Seen:
+    """Set the fault up, and run the real program against it to its end, in a folder below `work`."""
+    with tempfile.TemporaryDirectory(dir=work) as scratch:
+        folder = Path(scratch)
+        (folder / "s.json").write_text(json.dumps(fault.scenario))
         async with fault.scene() as scene:
-            command = [*scene.before, *LOADGEN, "run", str(work / "s.json"), "--base-url", scene.url]
-            command += [*fault.flags, *scene.flags, "--out", str(work / "run")]
+            command = [*scene.before, *LOADGEN, "run", str(folder / "s.json"), "--base-url", scene.url]
+            command += [*fault.flags, *scene.flags, "--out", str(folder / "run")]
             spent = await asyncio.to_thread(spend, command, KILL_S)
-        return _told(spent, work / "run")
+        return _told(spent, folder / "run")
 
 
 def _told(spent: Spent, folder: Path) -> Seen:

@@ -1,4 +1,4 @@
-"""A server that does by script what no proper server would, with a client's pace kept: it sends as one reads."""
+"""A server that does by script what no proper server would, as fast as it is read."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ class Link:
             self._writer.write(data)
             await self._writer.drain()
             await asyncio.sleep(every_s)
+
+    async def some(self) -> bytes:
+        """What comes next, whatever it is."""
+        return await self._reader.read(65_536)
 
     async def hang(self) -> None:
         """Until the client hangs up; what it says meanwhile is read and forgotten."""
