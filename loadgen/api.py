@@ -179,6 +179,8 @@ def judge(run: Run, slos: Sequence[str] | str | None = None) -> Judgement:
     slos: instead of the scenario's own (those of its classes stand); None: the scenario's.
     Raises ScenarioError where one cannot be read, or there is none.
     """
+    if run.header.shard is not None:
+        raise ScenarioError(f"judge: the run is shard {run.header.shard}: merge all, and judge the whole")
     summary = summarize(run if slos is None else run.promising(_listed(slos)))
     if summary.verdict is None:
         raise ScenarioError('slos: there is none to judge by: give one, such as "p99(ttft) <= 500ms"')

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
@@ -21,7 +22,7 @@ import msgspec
 from loadgen.backends import CHAT, COMPLETIONS
 from loadgen.plan import NONE, Plan
 from loadgen.records import RequestRecord
-from loadgen.run import Run, RunHeader, RunWriter, Source, as_json, load, write_whole, writing
+from loadgen.run import Health, Run, RunHeader, RunWriter, Source, as_json, load, utc, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.stats.summary import Summary
 from loadgen.target import Target
@@ -29,7 +30,9 @@ from loadgen.terms import AS_ASKED
 from loadgen.units import argument
 
 if TYPE_CHECKING:
+    from loadgen.client.appointed import Appointed
     from loadgen.client.control import Counters, Stop
+    from loadgen.client.job import Job, Share
     from loadgen.client.preflight import Preflight
     from loadgen.cluster.nodes import Cluster
     from loadgen.engine.trace import Iteration
@@ -37,12 +40,16 @@ if TYPE_CHECKING:
 
 BUNDLED = "bundled engine"
 RUNS = Path("runs")  # where runs go that were not told where
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 ITERATIONS, TRACE = "iterations.jsonl", "trace.json"  # beside a simulation's records
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one run is to be, where it goes, how it was asked for. No `salt`: the run id salts prompts."""
+    """What one run is to be, where it goes, how it was asked for. No `salt`: the run id salts prompts.
+
+    `shard`: all that is to be sent of the plan, where other hosts send the rest. `start_at`: in UTC.
+    """
 
     scenario: Scenario
     plan: Plan
@@ -50,6 +57,8 @@ class Order:
     run_id: str
     command: list[str] = field(default_factory=list)
     salt: str | None = None
+    shard: Share | None = None
+    start_at: datetime | None = None
 
     def header(self, source: Source, target: str, model: str | None) -> RunHeader:
         window = self.plan.window
@@ -60,6 +69,8 @@ class Order:
             scenario=self.scenario.as_asked(),
             plan_digest=self.plan.digest(),
             plan_rows=len(self.plan),
+            shard=None if self.shard is None else f"{self.shard.k + 1}/{self.shard.of}",
+            start_at=None if self.start_at is None else utc(self.start_at),
             window_start_s=window.start_ns / 1e9,
             window_end_s=window.end_ns / 1e9,
             window_by=window.by,
@@ -73,6 +84,11 @@ class Order:
         )
 
     @property
+    def part(self) -> Plan:
+        """What is to be sent of the plan."""
+        return self.plan if self.shard is None else self.plan.shard(self.shard.k, self.shard.of)
+
+    @property
     def last_planned(self) -> int:
         """The index of the plan's last row; its tail's, and a closed loop's further ones, are above."""
         return int(self.plan.index.max(initial=NONE))
@@ -81,6 +97,12 @@ class Order:
 def new_run_id(name: str) -> str:
     """Unique and sortable: when, what, and a random end."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}-{token_hex(3)}"
+
+
+def shared_id(name: str, plan: Plan, start_at: datetime, salt: str | None) -> str:
+    """Of a run that several hosts start then, a shard of the plan each: the same on all of them."""
+    told = f"{plan.digest()} {utc(start_at)} {salt}"
+    return f"{start_at:%Y%m%d-%H%M%S}-{name}-{sha256(told.encode()).hexdigest()[:6]}"
 
 
 def simulate(
@@ -194,45 +216,30 @@ async def fire(
     notes: Sequence[str] = (),
     looks: Looks | None = None,
     cluster: Cluster | None = None,
+    appointed: Appointed | None = None,
 ) -> Run:
     """The plan over HTTP at `target`. The folder is made as the run starts; what was measured is in it then.
 
     `notes`: what is known of the run beforehand and kept with it. `looks`: may end it early, where the client
-    is one process. `cluster`: whose nodes send the plan, instead of this one.
+    is one process. `cluster`: whose nodes send the plan, instead of this one. `appointed`: when to start.
 
     Raises what broke the run on our own side, after the records were saved.
     """
     from loadgen.client import fleet
-    from loadgen.client.job import Job, Share
+    from loadgen.client.job import Share
     from loadgen.client.link import beside
     from loadgen.client.scraper import Scraper
-    from loadgen.client.secrets import Secrets
-    from loadgen.client.unreachable import one_line
 
-    processes = (cluster or fleet).processes(order.plan, order.scenario)
-    target = (preflight.target if preflight else None) or target
-    model = target.model or (preflight.model if preflight else None)
-    shown = model and one_line(model, Secrets.of(target, api_key))
-    bundled = target.about if isinstance(target, Bundled) else BUNDLED
-    source: Source = "http" if cluster is None else "merged"
-    header = order.header(source, bundled if is_bundled else ", ".join(target.urls), shown)
-    header.preflight = preflight.facts if preflight else None
-    header.notes += [*(preflight.notes if preflight else []), *notes]
-    words = preflight.calibration if preflight else None
-    header.calibration = None if words is None else asdict(words)
-    job = Job(
-        plan=order.plan,
-        scenario=order.scenario,
-        target=target,
-        model=model,
-        api_key=api_key,
-        run_id=order.run_id,
-        salt=order.salt or order.run_id,
-        words=words,
-        folder=order.folder,
-        last_planned=order.last_planned,
-        terms=preflight.terms if preflight else AS_ASKED,
+    shares = (
+        fleet.shares(order.plan, order.scenario, order.shard or Share())
+        if cluster is None
+        else Share().split(cluster.processes(order.plan, order.scenario))
     )
+    target = (preflight.target if preflight else None) or target
+    header = _header(order, target, preflight, api_key, is_bundled=is_bundled)
+    header.source = "http" if cluster is None else "merged"
+    header.notes += notes
+    job = _job(order, target, preflight, api_key)
     scraper = await Scraper.launch(target, api_key, order.scenario.timeouts.connect_s)
     with ExitStack() as stack:
         writer: RunWriter
@@ -250,20 +257,22 @@ async def fire(
             writer.append(record)
             looking.at(record)
 
+        async def sent() -> Health:
+            told: Any = {"on_start": started, "counters": counters, "stop": stop}
+            if cluster is None and len(shares) == 1:
+                return await job.run(shares[0], append=append, peers=appointed, **told)
+            links = (
+                cluster.links(job, shares, lambda lines: writer.append_lines(lines))
+                if cluster
+                else beside(job, shares)
+            )
+            start_ns = appointed.start_ns if appointed else fleet.soon
+            return (await fleet.run(links, order.folder, start_ns=start_ns, **told)).health
+
         try:
-            shares = [Share(k, processes) for k in range(processes)]
-            if processes == 1 and cluster is None:
-                header.health = await job.run(
-                    shares[0], on_start=started, append=append, counters=counters, stop=stop
-                )
-            else:
-                links = (
-                    cluster.links(job, shares, lambda lines: writer.append_lines(lines))
-                    if cluster
-                    else beside(job, shares)
-                )
-                fared = await fleet.run(links, order.folder, on_start=started, counters=counters, stop=stop)
-                header.health = fared.health
+            header.health = await sent()
+            if appointed is not None and order.shard is not None:
+                header.health.start_by, header.health.start_error_s = appointed.by, appointed.error_s
             header.complete = True
         except BaseException as problem:
             header.crashed = type(problem).__name__
@@ -272,11 +281,46 @@ async def fire(
             header.server_absent = await scraper.end()
             await looking.over()
             header.interrupted = stop.asked and (header.ended_early is None or stop.cutting)
-            header.rows_due, header.rows_not_sent = counters.due, len(order.plan) - counters.planned
+            header.rows_due, header.rows_not_sent = counters.due, len(order.part) - counters.planned
             header.rows_dropped = counters.dropped
         if header.health.processes_lost:  # what it told last was not the last that it did
             header.rows_due = header.rows_not_sent = None
     return load(order.folder)
+
+
+def _header(
+    order: Order, target: Target, preflight: Preflight | None, api_key: str | None, *, is_bundled: bool
+) -> RunHeader:
+    from loadgen.client.secrets import Secrets
+    from loadgen.client.unreachable import one_line
+
+    model = target.model or (preflight.model if preflight else None)
+    shown = model and one_line(model, Secrets.of(target, api_key))
+    bundled = target.about if isinstance(target, Bundled) else BUNDLED
+    header = order.header("http", bundled if is_bundled else ", ".join(target.urls), shown)
+    if preflight is not None:
+        header.preflight, words = preflight.facts, preflight.calibration
+        header.notes += preflight.notes
+        header.calibration = None if words is None else asdict(words)
+    return header
+
+
+def _job(order: Order, target: Target, preflight: Preflight | None, api_key: str | None) -> Job:
+    from loadgen.client.job import Job
+
+    return Job(
+        plan=order.plan,
+        scenario=order.scenario,
+        target=target,
+        model=target.model or (preflight.model if preflight else None),
+        api_key=api_key,
+        run_id=order.run_id,
+        salt=order.salt or order.run_id,
+        words=preflight.calibration if preflight else None,
+        folder=order.folder,
+        last_planned=order.last_planned,
+        terms=preflight.terms if preflight else AS_ASKED,
+    )
 
 
 class _Looking:
@@ -348,6 +392,7 @@ async def bundled_server(scenario: Scenario, plan: Plan | None = None) -> AsyncI
 
     Raises ScenarioError for an engine that cannot run, or on which nothing of `plan` could.
     """
+    from loadgen.client.secrets import environment_of_a_child
     from loadgen.engine.check import check
 
     engine = scenario.engine
@@ -357,6 +402,7 @@ async def bundled_server(scenario: Scenario, plan: Plan | None = None) -> AsyncI
         *("--engine", json.dumps(engine.model_dump(mode="json", by_alias=True))),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        env=environment_of_a_child(),
         start_new_session=True,  # a Ctrl-C meant for us must not end the server before the drain
     )
     assert server.stdin is not None
@@ -389,6 +435,8 @@ def _installed(name: str) -> bool:
 
 def _host() -> dict[str, Any]:
     facts: dict[str, Any] = {"name": platform.node(), "system": platform.platform(), "cpus": os.cpu_count()}
+    if BOOT.exists():  # whose clocks are one
+        facts["boot_id"] = BOOT.read_text().strip()
     if hasattr(os, "getloadavg"):
         facts["load_average"] = [round(x, 2) for x in os.getloadavg()]
     return facts

@@ -2,44 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import get_args
+import shutil
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, get_args
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from loadgen.records import Records
-from loadgen.run import Health, Run, RunHeader, StartBy
+from loadgen.run import Health, Run, RunHeader, RunWriter, StartBy, as_json, lines, write_whole, writing
 from loadgen.scenario import ScenarioError
+from loadgen.server_log import NO_LOG, SERVER
 
-_OF_THE_PLAN = ("plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by", "scenario", "salt")
+_OF_THE_PLAN = (
+    *("plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by", "scenario", "salt"),
+    "start_at",
+)
 _SUMS = {  # of the health of several processes; of all else the worst
     *("cpu_s", "stalled_s", "stalled_waiting_s", "stalled_asleep_s", "loop_probes"),
     *("reads", "reads_unstamped", "reads_with_several_events", "warm"),
 }
+_AT_ONCE = 4096  # lines
+
+
+def shard_id(run_id: str, k: int, of: int) -> str:
+    """Of the k-th shard, from 1, of a run."""
+    return f"{run_id}-{k}of{of}"
 
 
 def merge(runs: Sequence[Run]) -> Run:
     """The whole run of which `runs` are the shards; its rows are in order of index.
 
     A shard's header tells of the whole plan (digest, rows, window), and of its own part what fell due and
-    what was not sent. Raises ScenarioError where shards are not of one plan, some are simulated and some
-    measured, a row is in two of them, or one is in none.
+    what was not sent. A shard that was killed may be among them: the run is incomplete then.
+
+    Raises ScenarioError where shards are not of one plan and one start, some are simulated and some measured,
+    a row is in two of them, or one is missing.
     """
-    if not runs:
-        raise ScenarioError("there are no shards to merge")
-    runs = sorted(runs, key=lambda run: msgspec.json.encode(run.header))
-    for name in _OF_THE_PLAN:
-        _refuse_different(name, [run.header for run in runs])
-    if len({run.header.source == "virtual" for run in runs}) > 1:
-        raise ScenarioError("some shards are simulated and some measured: merge either")
+    runs = sorted(runs, key=lambda run: _place(run.header))
+    seen = next((k for k, run in enumerate(runs) if run.server.scrapes), None)
+    parts = [_Part(run.header, run.records.index, run.torn_lines) for run in runs]
+    header = _merged(parts, seen)
     records = Records.joined([run.records for run in runs])
     records = records.at(np.argsort(records.index, kind="stable"))
-    torn = sum(run.torn_lines for run in runs)
-    header = _header([run.header for run in runs])
-    _refuse_twins(records)
-    _refuse_gaps(records, header, torn)
-    return Run(header, records, torn)
+    return Run(header, records, server=NO_LOG if seen is None else runs[seen].server)
+
+
+def merge_folders(folders: Sequence[Path], out: Path | None = None, *, runs: Path) -> Path:
+    """The same of run folders, into a new one, `out` or one below `runs`: returned.
+
+    Its records are the shards' own lines, byte for byte. What the server told of itself is the first shard's
+    that has it. Raises ScenarioError as `merge`, and where the folder is used; WriteError.
+    """
+    shards = sorted(map(_Shard.read, folders), key=lambda shard: _place(shard.part.header))
+    if whole := next((shard.folder for shard in shards if shard.part.header.shard is None), None):
+        raise ScenarioError(f"{whole} is a whole run, not a shard: merge what --shard made")
+    seen = next((k for k, shard in enumerate(shards) if shard.server is not None), None)
+    header = _merged([shard.part for shard in shards], seen)
+    out = out or runs / header.run_id
+    with RunWriter(out) as writer:
+        writer.write_header(msgspec.structs.replace(header, complete=False))
+        for some in _in_order(shards):
+            writer.append_lines(some)
+        if seen is not None and (server := shards[seen].server) is not None:
+            with writing(out / SERVER):
+                shutil.copyfile(server, out / SERVER)
+        write_whole(out / "workers.json", as_json([shard.part.facts() for shard in shards]))
+        writer.write_header(header)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A shard: its header, the index of each of its rows, and how many lines were cut short."""
+
+    header: RunHeader
+    index: NDArray[np.int64]
+    torn: int
+
+    def facts(self) -> dict[str, Any]:
+        """What is kept of it beside the whole."""
+        header = self.header
+        kept = ("shard", "run_id", "complete", "crashed", "started_at", "host", "versions", "health")
+        return {name: getattr(header, name) for name in kept} | {"rows": len(self.index)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """The folder of one, and where the line of each row stands in its records."""
+
+    folder: Path
+    part: _Part
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    @classmethod
+    def read(cls, folder: Path) -> _Shard:
+        header, found = lines(folder)
+        index, start, size = array("q"), array("q"), array("q")
+        for record in found:
+            index.append(record.index)
+            start.append(found.end - len(found.raw))
+            size.append(len(found.raw.rstrip(b"\n")))
+        columns = [np.frombuffer(column, np.int64) for column in (index, start, size)]
+        return cls(folder, _Part(header, columns[0], found.torn), columns[1], columns[2])
+
+    @property
+    def server(self) -> Path | None:
+        path = self.folder / SERVER
+        return path if path.is_file() and path.stat().st_size else None
+
+
+def _in_order(shards: Sequence[_Shard]) -> Iterator[bytes]:
+    """The lines of all, by index, many at once."""
+    whose = np.repeat(np.arange(len(shards)), [len(shard.start) for shard in shards])
+    start = np.concatenate([shard.start for shard in shards])
+    size = np.concatenate([shard.size for shard in shards])
+    order = np.argsort(np.concatenate([shard.part.index for shard in shards]), kind="stable")
+    with ExitStack() as stack:
+        files: list[BinaryIO] = [
+            stack.enter_context((shard.folder / "records.jsonl").open("rb")) for shard in shards
+        ]
+        for at in range(0, len(order), _AT_ONCE):
+            rows = order[at : at + _AT_ONCE]
+            places = zip(whose[rows].tolist(), start[rows].tolist(), size[rows].tolist(), strict=True)
+            yield b"".join(_line(files[k], offset, length) for k, offset, length in places)
+
+
+def _line(file: BinaryIO, offset: int, length: int) -> bytes:
+    file.seek(offset)
+    return file.read(length) + b"\n"
 
 
 def merged_health(healths: Sequence[Health | None], in_flight_max: int) -> Health:
@@ -66,21 +163,83 @@ def merged_health(healths: Sequence[Health | None], in_flight_max: int) -> Healt
     return whole
 
 
-def _header(shards: list[RunHeader]) -> RunHeader:
-    healths = [shard.health for shard in shards]
+# --- the header ---------------------------------------------------------------------------------------------
+
+
+def _place(header: RunHeader) -> tuple[int, bytes]:
+    """By which shards are sorted: what comes of them is then the same in whatever order they were given."""
+    return (0 if header.shard is None else _numbers(header.shard)[0]), msgspec.json.encode(header)
+
+
+def _numbers(shard: str) -> tuple[int, int]:
+    k, of = shard.split("/")
+    return int(k), int(of)
+
+
+def _merged(parts: Sequence[_Part], seen: int | None) -> RunHeader:
+    """The header of the whole. `parts`: in order; `seen`: which of them saw what the server told of itself.
+
+    Raises ScenarioError where they are not the shards of one run, and all of them.
+    """
+    if not parts:
+        raise ScenarioError("there are no shards to merge")
+    shards = [part.header for part in parts]
+    _refuse_unnumbered(shards)
+    for name in _OF_THE_PLAN:
+        _refuse_different(name, shards)
+    if len({shard.source == "virtual" for shard in shards}) > 1:
+        raise ScenarioError("some shards are simulated and some measured: merge either")
+    _refuse_missing(shards)
+    header = _header(shards, shards[seen or 0])
+    header.notes = sorted({*header.notes, *_notes(parts, seen)})
+    index = np.sort(np.concatenate([part.index for part in parts]))
+    _refuse_twins(index)
+    _refuse_gaps(index, header, sum(part.torn for part in parts))
+    return header
+
+
+def _header(shards: list[RunHeader], seeing: RunHeader) -> RunHeader:
+    first, healths = shards[0], [shard.health for shard in shards]
+    boots = {shard.host.get("boot_id") for shard in shards}
+    is_one_clock = len(boots) == 1 and None not in boots
+    health = merged_health(healths, 0) if any(healths) else None
+    if health is not None and is_one_clock and first.shard is not None:
+        health.start_by, health.start_error_s = "clock", 0.0
+    run_id = (
+        first.run_id
+        if first.shard is None
+        else first.run_id.removesuffix(shard_id("", *_numbers(first.shard)))
+    )
     return msgspec.structs.replace(
-        shards[0],
-        source="virtual" if shards[0].source == "virtual" else "merged",
+        first,
+        run_id=run_id,
+        shard=None,
+        shards_cut=[_numbers(s.shard)[0] for s in shards if s.shard is not None and not s.complete],
+        source="virtual" if first.source == "virtual" else "merged",
         complete=all(shard.complete for shard in shards),
         interrupted=any(shard.interrupted for shard in shards),
         crashed=next((shard.crashed for shard in shards if shard.crashed), None),
         started_at=min((shard.started_at for shard in shards if shard.started_at), default=None),
+        clock_origin_monotonic_ns=first.clock_origin_monotonic_ns if is_one_clock else None,
         rows_due=_sum(shards, "rows_due"),
         rows_not_sent=_sum(shards, "rows_not_sent"),
+        rows_lost=sum(shard.rows_lost for shard in shards),
         rows_dropped=sum(shard.rows_dropped for shard in shards),
-        notes=sorted({note for shard in shards for note in shard.notes}),
-        health=merged_health(healths, 0) if any(healths) else None,
+        server_absent=seeing.server_absent,
+        notes=[note for shard in shards for note in shard.notes],
+        health=health,
     )
+
+
+def _notes(parts: Sequence[_Part], seen: int | None) -> Iterator[str]:
+    for part in parts:
+        if part.torn:
+            yield f"{part.header.run_id}: lines that were cut short, and are left out: {part.torn}"
+    if seen is not None and len(parts) > 1:
+        yield f"{SERVER} is what {parts[seen].header.run_id} saw"
+    for name in ("versions", "calibration"):
+        if any(getattr(part.header, name) != getattr(parts[0].header, name) for part in parts):
+            yield f"the shards differ in {name}: see workers.json"
 
 
 def _sum(shards: list[RunHeader], name: str) -> int | None:
@@ -88,25 +247,58 @@ def _sum(shards: list[RunHeader], name: str) -> int | None:
     return None if None in counts else sum(counts)
 
 
+def _refuse_unnumbered(shards: list[RunHeader]) -> None:
+    whole = [shard.run_id for shard in shards if shard.shard is None]
+    if whole and len(whole) < len(shards):
+        raise ScenarioError(f"{whole[0]} is a whole run, not a shard: merge what --shard made")
+
+
+def _refuse_missing(shards: list[RunHeader]) -> None:
+    """Each number stands once."""
+    numbered = [_numbers(shard.shard) for shard in shards if shard.shard is not None]
+    if not numbered:
+        return
+    of = numbered[0][1]
+    if others := {other for _, other in numbered} - {of}:
+        raise ScenarioError(f"some are shards of {of} and some of {min(others)}: merge those of one run")
+    given = [k for k, _ in numbered]
+    for k in given:
+        if given.count(k) > 1:
+            raise ScenarioError(f"shard {k} of {of} is there twice: give each shard once")
+    missing = [str(k) for k in range(1, of + 1) if k not in given]
+    if missing:
+        shards_are = "shard {} of {} is" if len(missing) == 1 else "shards {} of {} are"
+        raise ScenarioError(f"{shards_are.format(', '.join(missing), of)} missing: give all of them")
+
+
 def _refuse_different(name: str, shards: list[RunHeader]) -> None:
     first = shards[0]
     for other in shards[1:]:
-        if getattr(other, name) != getattr(first, name):
+        ours, theirs = getattr(first, name), getattr(other, name)
+        if ours != theirs:
             raise ScenarioError(
-                f"{first.run_id} and {other.run_id} are not shards of one run: they differ in {name}; "
-                "merge what one plan was split into"
+                f"{first.run_id} and {other.run_id} are not shards of one run: they differ in "
+                f"{_where(name, ours, theirs)}; merge what one plan was split into"
             )
 
 
-def _refuse_twins(r: Records) -> None:
-    twins = r.index[1:][np.diff(r.index) == 0]
+def _where(name: str, ours: Any, theirs: Any) -> str:
+    """The path of the first key in which they differ."""
+    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
+        return name
+    key = next(key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key))
+    return _where(f"{name}.{key}", ours.get(key), theirs.get(key))
+
+
+def _refuse_twins(index: NDArray[np.int64]) -> None:
+    twins = index[1:][np.diff(index) == 0]
     if twins.size:
         raise ScenarioError(f"row {twins[0]} is in two shards: give each shard once")
 
 
-def _refuse_gaps(r: Records, header: RunHeader, torn: int) -> None:
+def _refuse_gaps(index: NDArray[np.int64], header: RunHeader, torn: int) -> None:
     """All rows of the plan are recorded, or known not to have been sent, or were torn."""
-    there = int((r.index < header.plan_rows).sum())
+    there = int((index < header.plan_rows).sum())
     if header.rows_not_sent is not None and there + header.rows_not_sent + torn < header.plan_rows:
         lacking = header.plan_rows - header.rows_not_sent - there
         raise ScenarioError(

@@ -108,13 +108,13 @@ class RunHeader(msgspec.Struct, kw_only=True):
 
     `shard`: "2/8" where it is the second of eight parts of the plan, each a run of its own; `start_at`: the
     agreed start, in UTC. `shards_cut`: of a merged run, those that did not come to their end. `rows_due`:
-    with the tail's. `rows_not_sent`: of the plan itself, or of the shard. `rows_lost`: rows due that went down with a process of ours, each recorded as aborted. `rows_dropped`:
-    turns of sessions that never fell due, since an earlier one failed, or ended after a window without a
-    tail. `ended_early`: the run is whole as far as it went; its window ends there. `calibration`: what the
-    server said of synthetic words: `per_word` tokens, and `overhead` of a prompt. `server_absent`: why its
-    metrics are not in server.jsonl. `due_known`: False where nothing tells when requests should have been
-    sent, and `due_s` is when they were. `first_token_known`: False where nothing tells which event bore the
-    first token, and it is guessed.
+    with the tail's. `rows_not_sent`: of the plan itself, or of the shard. `rows_lost`: rows due that went
+    down with a process of ours, each recorded as aborted. `rows_dropped`: turns of sessions that never fell
+    due, since an earlier one failed, or ended after a window without a tail. `ended_early`: the run is whole
+    as far as it went; its window ends there. `calibration`: what the server said of synthetic words:
+    `per_word` tokens, and `overhead` of a prompt. `server_absent`: why its metrics are not in server.jsonl.
+    `due_known`: False where nothing tells when requests should have been sent, and `due_s` is when they were.
+    `first_token_known`: False where nothing tells which event bore the first token, and it is guessed.
     """
 
     schema: int = SCHEMA
@@ -317,7 +317,7 @@ def load(folder: Path) -> Run:
     """
     header = _header(folder / "run.json")
     path = _records(folder)
-    lines = _Lines(path)
+    lines = Lines(path)
     try:
         records = Records.from_records(lines)
     except ValueError as problem:
@@ -334,7 +334,13 @@ def each(folder: Path) -> tuple[RunHeader, Iterator[RequestRecord]]:
 
     Raises ScenarioError as `load` does, for a broken line only as it comes.
     """
-    return _header(folder / "run.json"), iter(_Lines(_records(folder)))
+    header, found = lines(folder)
+    return header, iter(found)
+
+
+def lines(folder: Path) -> tuple[RunHeader, Lines]:
+    """The same, where it matters how each record stands in the file."""
+    return _header(folder / "run.json"), Lines(_records(folder))
 
 
 def _records(folder: Path) -> Path:
@@ -362,7 +368,7 @@ def _header(path: Path) -> RunHeader:
     return header
 
 
-class _Lines:
+class Lines:
     """The records of records.jsonl in order; `torn` is then how many lines were cut short.
 
     That is the last one where the run was killed, and any where one process of several was, or had no room.
@@ -374,10 +380,12 @@ class _Lines:
         self._path = path
         self._decode = msgspec.json.Decoder(RequestRecord).decode
         self.torn = 0
+        self.raw, self.end = b"", 0  # the line of the record that came last, and where it ends in the file
 
     def __iter__(self) -> Iterator[RequestRecord]:
         with self._path.open("rb", buffering=1 << 20) as file:
             for number, line in enumerate(file, 1):
+                self.end += len(line)
                 try:
                     record = self._record(line)
                 except NOT_JSON as problem:
@@ -390,7 +398,8 @@ class _Lines:
     def _record(self, line: bytes) -> RequestRecord:
         """The whole record in a line, which may stand behind one that was cut short."""
         try:
-            return self._decode(line)
+            record, self.raw = self._decode(line), line
+            return record
         except NOT_JSON:
             if (begin := line.rfind(self._BEGIN)) <= 0:
                 raise

@@ -18,6 +18,7 @@ from loadgen.cli import (
     export,
     gate,
     import_,
+    merge,
     plan,
     report,
     reproduce,
@@ -56,7 +57,8 @@ def root(
 
 
 for command in (
-    *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report, export.export),
+    *(run.run, compare.compare, plan.plan, schema.schema, serve.serve, report.report, merge.merge),
+    export.export,
     *(
         check.check,
         calibrate.calibrate,

@@ -17,7 +17,7 @@ from loadgen.cli.flags import api_key
 from loadgen.cli.proxies import proxied
 from loadgen.drive import Order, bundled_server, fire, simulate
 from loadgen.plan import Plan
-from loadgen.run import Run
+from loadgen.run import Run, utc
 from loadgen.scenario import Scenario
 from loadgen.target import Target
 
@@ -108,12 +108,13 @@ async def fired(
 
     Raises ScenarioError before anything is sent or written.
     """
+    from loadgen.client.appointed import Appointed
     from loadgen.client.control import Counters, Stop
     from loadgen.client.headroom import check
 
     notes: list[str] = []
     if manner.cluster is None:  # else it is of no interest what this machine can do
-        notes += [*check(order.plan, order.scenario), *warnings(order.plan, order.scenario)]
+        notes += [*check(order.part, order.scenario), *warnings(order.part, order.scenario)]
     notes += _detour(reached.target) if reached else ()
     manner.say(notes, title)
     async with AsyncExitStack() as stack:
@@ -122,6 +123,11 @@ async def fired(
             server = bundled_server(order.scenario, order.plan)
             reached = Reached(await stack.enter_async_context(server), None, None)
         counters, stop = Counters(), Stop()
+        appointed = None
+        if order.start_at is not None:
+            appointed = Appointed(order.start_at, stop)
+            manner.say([f"all is ready; it starts at {utc(appointed.at)}"], title)
+            await appointed.near()
         stack.enter_context(_signals(stop, manner, order.scenario.drain_s))
         await stack.enter_async_context(_watched(counters, order, manner, title))
         return await fire(
@@ -135,6 +141,7 @@ async def fired(
             notes=notes,
             looks=looks,
             cluster=manner.cluster,
+            appointed=appointed,
         )
 
 
@@ -148,7 +155,7 @@ def _detour(target: Target) -> Iterator[str]:
 
 async def looked_at(order: Order, manner: Manner) -> Reached | None:
     """The order's target, where this client can do what is asked of it."""
-    refuse_impossible(order.scenario, order.plan, manner.cluster)
+    refuse_impossible(order.scenario, order.part, manner.cluster)
     return await reach(order.scenario, order.plan, manner)
 
 
@@ -210,7 +217,7 @@ async def _watched(counters: Counters, order: Order, manner: Manner, title: str)
     if manner.quiet:
         yield
         return
-    plan = order.plan
+    plan = order.part
     is_known = plan.users is None and not plan.has_chains  # else answers tell when rows fall due
     last_due_s = float(plan.due_ns[-1]) / 1e9 if is_known else None
     view = asyncio.create_task(

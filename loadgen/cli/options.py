@@ -242,6 +242,22 @@ Workers = Annotated[
         "--workers", parser=_whole, metavar="INTEGER", help="Of --ray, in all. Default one a node or more."
     ),
 ]
+Shard = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="K/N",
+        help="Send only the K-th of N parts; N hosts send the rest. Then: loadgen merge.",
+    ),
+]
+StartAt = Annotated[
+    str | None,
+    typer.Option(
+        "--start-at",
+        metavar="TIME",
+        help="Start then, by this host's clock: 2026-12-01T10:00:00Z, or Unix seconds.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,6 +45,8 @@ def run(
     processes: options.Processes = None,
     ray: options.Ray = None,
     workers: options.Workers = None,
+    shard: options.Shard = None,
+    start_at: options.StartAt = None,
     request_rate: options.RequestRate = None,
     arrival: options.Arrival = None,
     burstiness: options.Burstiness = None,
@@ -109,6 +112,7 @@ def run(
     from loadgen.cli.flags import overlay, positive_s
     from loadgen.cli.replaying import replayed
     from loadgen.cli.reporting import draw_page, of_one, reported
+    from loadgen.cli.sharding import appointed, refuse_unshardable, shard_of, start_of
     from loadgen.cli.tracing import traced
     from loadgen.cli.words import Words
     from loadgen.report.terminal import print_summary
@@ -123,6 +127,8 @@ def run(
     )
     _refuse_mixed(asked, scenario, virtual=virtual, trace=trace, html=html)
     _refuse_cluster(asked, ray, workers, virtual=virtual)
+    refuse_unshardable(asked, shard, start_at, alone=not virtual and ray is None)
+    share, start = shard_of(shard), start_of(start_at, datetime.now(UTC))
     words = Words(as_json, quiet)
     manner = Manner(words.progress, quiet, not no_preflight, positive_s("--wait-ready", wait_ready))
     run_id = drive.new_run_id(asked.name)
@@ -148,6 +154,9 @@ def run(
     order = drive.Order(
         asked, draw(asked) if rows is None else rows, folder, run_id, command_line(), salt or None
     )
+    if start is not None:
+        order = appointed(order, share, start, out)
+        folder = order.folder
     if not virtual and asked.target is None:
         words.say("no target: the bundled engine answers, served on loopback")
     for said in [*order.plan.notes, *sayings(order.plan, asked)]:

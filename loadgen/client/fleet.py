@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from math import ceil
@@ -40,15 +40,29 @@ def processes(plan: Plan, scenario: Scenario) -> int:
 
     Raises ScenarioError where several are asked for what only one can count.
     """
-    asked, load, target = scenario.client.processes, scenario.load, scenario.target
-    bounds = [bound for bound in ("max_concurrency", "max_in_flight") if getattr(load, bound) is not None]
-    if target is not None and target.more_urls and target.balance == "least_in_flight":
-        bounds.append(target.balance)
+    asked, bounds = scenario.client.processes, _counted_in_one(scenario)
     if asked == "auto":
         return 1 if bounds else min(needed(plan), max(1, _cores() - 1), _most(plan))
     if asked > 1 and bounds:
         raise ScenarioError(f"client.processes: {bounds[0]} is counted in one process: set processes to 1")
     return min(asked, _most(plan))
+
+
+def shares(plan: Plan, scenario: Scenario, shard: Share) -> list[Share]:
+    """Those of this machine's processes in its shard of the plan. Raises as `processes`."""
+    if shard.of > 1 and (bounds := _counted_in_one(scenario)):
+        raise ScenarioError(f"--shard: {bounds[0]} is counted in one process, {shard.of} cannot keep it")
+    most = len(plan) if plan.users is None else plan.users // shard.of  # else shares would not nest
+    return shard.split(max(1, min(processes(plan.shard(shard.k, shard.of), scenario), most)))
+
+
+def _counted_in_one(scenario: Scenario) -> list[str]:
+    """What is asked that only one process can count."""
+    load, target = scenario.load, scenario.target
+    bounds = [bound for bound in ("max_concurrency", "max_in_flight") if getattr(load, bound) is not None]
+    if target is not None and target.more_urls and target.balance == "least_in_flight":
+        bounds.append(target.balance)
+    return bounds
 
 
 def needed(plan: Plan) -> int:
@@ -73,6 +87,11 @@ class Fared:
     lost: list[Share]
 
 
+async def soon(lead_ns: int) -> int:
+    """As early as all can know of it."""
+    return time.perf_counter_ns() + lead_ns
+
+
 async def run(
     links: AsyncIterator[Link],
     folder: Path,
@@ -80,16 +99,18 @@ async def run(
     on_start: Callable[[int], None],
     counters: Counters,
     stop: Stop,
+    start_ns: Callable[[int], Awaitable[int]] = soon,
 ) -> Fared:
     """A job by the processes at the other ends of `links`, which were told it and their shares of it.
 
-    on_start: told the origin when all are ready; makes the job's folder. `counters`: become the sums of
+    start_ns: called when all are ready, and told how long they take to hear of the origin: tells it when that
+    is no longer away. on_start: told the origin; makes the job's folder. `counters`: become the sums of
     theirs. A process that is lost after the start is counted in the health, and the others go on.
 
     Raises what broke a process, when the others have ended; LostError for one that was killed before the
     start, and KeyboardInterrupt where the user's wish to end left no time for it.
     """
-    fleet = _Fleet(on_start, counters)
+    fleet = _Fleet(on_start, counters, start_ns)
     try:
         async for link in links:
             fleet.workers.append(_Worker(link))
@@ -121,9 +142,16 @@ class _Worker:
 class _Fleet:
     """The workers of a run, and what they have told."""
 
-    def __init__(self, on_start: Callable[[int], None], counters: Counters) -> None:
+    def __init__(
+        self,
+        on_start: Callable[[int], None],
+        counters: Counters,
+        start_ns: Callable[[int], Awaitable[int]] = soon,
+    ) -> None:
         self.workers: list[_Worker] = []
         self._on_start = on_start
+        self._start_ns = start_ns
+        self._starting: asyncio.Task[None] | None = None
         self._counters = counters
         self._started = False
         self._trouble: BaseException | None = None
@@ -148,6 +176,8 @@ class _Fleet:
 
     async def end(self) -> None:
         """Nobody stays behind."""
+        if self._starting is not None:
+            self._starting.cancel()
         self._kill()
         if self._killing is not None:
             self._killing.cancel()
@@ -172,10 +202,7 @@ class _Fleet:
 
     async def _follow(self, worker: _Worker) -> None:
         while (message := await worker.link.hear()) is not None:
-            try:
-                self._heard(worker, message)
-            except Exception as trouble:  # such as a folder that cannot be made
-                self._break(trouble)
+            self._heard(worker, message)
         worker.exit_code = await worker.link.ended()
         if not self._started:
             self._break(self._why_early(worker.exit_code))
@@ -205,16 +232,20 @@ class _Fleet:
             case Word.READY:
                 worker.ready = True
                 if all(one.ready for one in self.workers):
-                    self._start()
+                    self._starting = asyncio.create_task(self._start())
             case Word.LANDED:
                 self._landed(worker)
             case Exception():
                 self._break(message)
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
         links = [worker.link for worker in self.workers]
-        origin_ns = time.perf_counter_ns() + max(link.lead_ns for link in links)
-        self._on_start(origin_ns)
+        try:
+            origin_ns = await self._start_ns(max(link.lead_ns for link in links))
+            self._on_start(origin_ns)
+        except (Exception, KeyboardInterrupt) as trouble:  # such as a folder that cannot be made
+            self._break(trouble)
+            return
         self._started = True
         for link in links:
             link.say(Start(origin_ns + link.clock.ahead_ns))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadgen.client.control import Counters, Peers, Stop
@@ -25,6 +25,10 @@ class Share:
     k: int = 0
     of: int = 1
 
+    def split(self, parts: int) -> list[Share]:
+        """So many, which together are this one."""
+        return [Share(self.k + self.of * part, self.of * parts) for part in range(parts)]
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -37,7 +41,7 @@ class Job:
     scenario: Scenario
     target: Target
     model: str | None
-    api_key: str | None
+    api_key: str | None = field(repr=False)
     run_id: str
     salt: str
     words: WordTokens | None

@@ -19,6 +19,8 @@ class Limits:
     unsent: float = 0.001
     cpu_share: float = 0.9  # of a core: a process beyond it has nothing left
     clock_jump_s: float = 0.5
+    start_s: float = 2e-3  # how far starts may lie apart, or:
+    start_of_ttft: float = 0.02  # this share of the median TTFT, whichever is larger
     on_time: float = 0.99  # rows started within, of due:
     tolerance_s: float = 2e-3  # as of the send lag, or:
     tolerance_of_gap: float = 0.01  # this share of the mean gap, whichever is longer

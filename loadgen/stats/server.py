@@ -35,7 +35,7 @@ def server_side(run: Run) -> ServerSide | None:
     each = tracks(log)
     whole = together([*each.values()])
     window = window_s(run) or (0.0, float(np.nanmax(r.ended_s, initial=0.0)))
-    cut = _cut(r)
+    cut, is_whole = _cut(r), run.header.shard is None  # a server counts the requests of all shards
     ttft_s = r.first_token_s - r.sent_s
     ttft_s = ttft_s[~np.isnan(ttft_s)]
     return ServerSide(
@@ -46,7 +46,7 @@ def server_side(run: Run) -> ServerSide | None:
             for name, one in each.items()
             if len(each) > 1
         },
-        agreement=[*_agreement(whole, r)] if _is_comparable([*each.values()], r) else [],
+        agreement=[*_agreement(whole, r)] if is_whole and _is_comparable([*each.values()], r) else [],
         cut=int(cut.sum()),
         cut_tail=int((cut & r.has(Outcome.ABORTED) & (r.phase == Phase.TAIL)).sum()),
         retries=int(r.retries.sum()),

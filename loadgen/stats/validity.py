@@ -39,6 +39,8 @@ def judge_validity(
         *_arrivals(certificate),
         *_client(health, why.less),
         *_warm(run, health),
+        *_start(health, metrics),
+        *_shard(run),
     ]
     return [*found, *_load_of_client(run, health)]
 
@@ -56,8 +58,7 @@ def _explained(late: list[Finding], why: Cause) -> list[Finding]:
 def _wholeness(run: Run) -> Iterator[Finding]:
     header, rows = run.header, len(run.records)
     if not header.complete:
-        why = f"it broke with {header.crashed}" if header.crashed else "it was killed, or is still going on"
-        yield _invalid("incomplete", f"the run did not come to its end: {why}", "run it again")
+        yield _invalid("incomplete", f"the run did not come to its end: {_why(run)}", "run it again")
     if header.interrupted:
         yield Finding(
             name="interrupted",
@@ -81,6 +82,16 @@ def _wholeness(run: Run) -> Iterator[Finding]:
     if run.torn_lines:
         text = f"lines of records.jsonl that were cut short, and are left out: {run.torn_lines}"
         yield _info("torn_line", text)
+
+
+def _why(run: Run) -> str:
+    """The run is not complete."""
+    header = run.header
+    if cut := header.shards_cut:
+        shards = f"shard {cut[0]}" if len(cut) == 1 else f"shards {', '.join(map(str, cut))}"
+        missing = header.plan_rows - int((run.records.index < header.plan_rows).sum())
+        return f"{shards} was cut short; {missing:,} of the plan's {header.plan_rows:,} rows are missing"
+    return f"it broke with {header.crashed}" if header.crashed else "it was killed, or is still going on"
 
 
 def _due_unknown(run: Run) -> Iterator[Finding]:
@@ -262,6 +273,36 @@ def _client(health: Health, less: str) -> Iterator[Finding]:
     if jump_s > LIMITS.clock_jump_s:
         text = f"the clock jumped by {about(jump_s)}; the limit is {about(LIMITS.clock_jump_s)}"
         yield _invalid("clock_jump", text, "the machine slept, or its clock was set: run it again")
+
+
+def _start(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Finding]:
+    """Of a run from several machines, how far their starts may lie apart."""
+    off = "requests may have been sent in another order; each TTFT stands, from one clock as it is"
+    if health.start_by == "wall":
+        text = "nothing is known to keep the machines' clocks together, nor, then, how far apart they started"
+        remedy = "run chrony or ntpd on each machine, or send by --ray, which compares their clocks"
+        yield _invalid("start", f"{text}: {off}", remedy)
+    error_s = health.start_error_s or 0.0
+    limit_s = max(LIMITS.start_s, LIMITS.start_of_ttft * (metrics["ttft_s"].quantiles["p50"] or 0.0))
+    if error_s <= limit_s:
+        return
+    text = f"machines may have started {about(error_s)} off; the limit is {about(limit_s)}"
+    if health.start_by == "measured":
+        yield _invalid("start", f"{text}: {off}", "have a quieter network, or less busy machines")
+    else:
+        yield Finding(
+            name="start",
+            effect="warning",
+            text=f"{text}. So far NTP's own bound, mostly wide: {off}",
+            remedy="keep the clocks by a time server near the machines, or send by --ray",
+        )
+
+
+def _shard(run: Run) -> Iterator[Finding]:
+    if run.header.shard is not None:
+        k, of = run.header.shard.split("/")
+        text = f"shard {k} of {of}: rates and percentiles are of this part alone, and no SLO is judged"
+        yield _info("shard", f"{text}; loadgen merge makes the whole of all {of}")
 
 
 def _warm(run: Run, health: Health) -> Iterator[Finding]:

@@ -64,10 +64,12 @@ class _Figure:
 
 
 def judge(run: Run, s: Summary, confidence: float = 0.0) -> list[SloResult]:
-    """Every SLO of the scenario, then those of its classes. `s`: the run's summary.
+    """Every SLO of the scenario, then those of its classes; none of a shard. `s`: the run's summary.
 
     `confidence`: in any case, where it is above that of the SLO.
     """
+    if run.header.shard is not None:  # the load was that of all
+        return []
     results = _judged(None, run, run.asked("slos") or [], s, confidence)
     for name, asked in (run.asked("load", "classes") or {}).items():
         if texts := asked.get("slos"):
