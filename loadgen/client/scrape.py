@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -186,11 +186,21 @@ def places(target: Target) -> Iterator[Place]:
         is_in_step = len(target.metrics) == len(target.urls)
         name = target.urls[k] if is_in_step else url
         where = target.model_copy(update={"base_url": url, "more_urls": ()})
-        is_ours = urlsplit(url).hostname in {urlsplit(own).hostname for own in target.urls}
+        is_ours = _is_ours(url, target)
         if not is_ours:
-            where = where.model_copy(update={"headers": {}, "unix_socket": None})
+            where = where.model_copy(update=_NOTHING_OF_OURS)
         whole = url if urlsplit(url).path.strip("/") else url.rstrip("/") + PATHS[0]
         yield Place(name if len(target.metrics) > 1 else None, where, (whole,), is_ours)
+
+
+_NOTHING_OF_OURS: dict[str, Any] = {"headers": {}, "unix_socket": None, "cert_file": None, "key_file": None}
+
+
+def _is_ours(url: str, target: Target) -> bool:
+    """Whether one of the target's hosts is asked there, and not in the plain what it is told by TLS."""
+    asked = urlsplit(url)
+    schemes = {own.scheme for own in map(urlsplit, target.urls) if own.hostname == asked.hostname}
+    return bool(schemes) and (asked.scheme == "https" or schemes == {"http"})
 
 
 class Server:
