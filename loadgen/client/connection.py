@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._now_ns = now_ns
         self._transport: Transport | None = None
-        self._parser: httptools.HttpResponseParser | None = _parser(self)
+        self._parser: httptools.HttpResponseParser | None = None
         self._headers: dict[bytes, bytes] = {}
         self._bytes = 0  # of this answer
         self._framing_bytes = 0  # since its last byte of body, or since its start
@@ -114,6 +114,7 @@ class Connection(asyncio.Protocol):
         `resume_writing` comes exactly when the last byte has gone.
         """
         self._transport = cast("Transport", transport)
+        self._parser = _parser(self)  # not before: what is never made leaves no cycle behind
         if isinstance(transport, asyncio.Transport):
             transport.set_write_buffer_limits(high=0)
 

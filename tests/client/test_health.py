@@ -197,24 +197,23 @@ def test_how_long_reads_had_waited_is_told_of_the_window() -> None:
 
 @given(st.lists(st.integers(0, 2_000_000) | st.integers(0, 30), min_size=1, max_size=3000))
 def test_waits_that_are_counted_have_the_figures_of_waits_that_are_kept(waits_us: list[int]) -> None:
-    """Mean, maximum, and the value in the place that 99.9 % reach, of all in order."""
+    """Mean and maximum, and the value in the place that 99.9 % reach: to 0.2 % above 1 ms."""
     counted = Waits()
     for wait_us in waits_us:
         counted.add(wait_us)
-    place = -(-999 * len(waits_us) // 1000)
-    assert counted.p99_9_s == sorted(waits_us)[place - 1] / 1e6
+    true_us = sorted(waits_us)[-(-999 * len(waits_us) // 1000) - 1]
+    assert true_us <= round(counted.p99_9_s * 1e6) <= true_us * 1.002 + (true_us > 1023)
     assert counted.max_s == max(waits_us) / 1e6
     assert counted.mean_s == pytest.approx(sum(waits_us) / len(waits_us) / 1e6)
 
 
-def test_a_run_of_hours_keeps_no_more_of_its_probes_than_one_of_minutes() -> None:
-    """A hundred waits a second, each up to 2 ms: what they take does not grow once all lengths have come."""
-    counted, taken = Waits(), []
+def test_a_run_of_days_keeps_no_more_of_its_probes_than_one_of_minutes() -> None:
+    """However many waits come, and however long: what they take is there from the start."""
+    counted = Waits()
     tracemalloc.start()
-    for _ in range(2):
-        for turn in range(100_000):
-            counted.add(turn % 2000)
-        taken.append(tracemalloc.get_traced_memory()[0])
+    for us in range(0, 2**33, 2**33 // 20_000):
+        counted.add(us)
+    grown = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert counted.count == 200_000
-    assert taken[1] - taken[0] < 1000
+    assert counted.count == 20_001
+    assert grown < 1000

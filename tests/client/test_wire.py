@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
 import sys
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from types import SimpleNamespace
@@ -409,3 +411,15 @@ def test_a_wall_clock_that_is_set_puts_no_read_off(
             wire.abort()
 
     asyncio.run(main())
+
+
+def test_a_connection_that_could_not_be_opened_leaves_nothing_to_the_garbage_collector() -> None:
+    """Its server refuses a million of them: each is gone with its last name, without a search for cycles."""
+    gc.disable()
+    try:
+        connection = Connection(cast("Any", None), time.perf_counter_ns)
+        gone = weakref.ref(connection)
+        del connection
+        assert gone() is None
+    finally:
+        gc.enable()
