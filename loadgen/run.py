@@ -364,6 +364,8 @@ def _header(path: Path) -> RunHeader:
         raise ScenarioError(f"{path}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:
         raise ScenarioError(f"{path}: {problem}") from None
+    if header.window_end_s < header.window_start_s:
+        raise ScenarioError(f"{path}: window_end_s is before window_start_s")
     build(header.scenario, f"{path}: scenario", unknown="ignore")
     return header
 

@@ -1,7 +1,7 @@
 """Fuzzing led by coverage, with atheris: `python -m tests.bench.fuzz NAME --seconds 60`.
 
-NAME is one of tests/fuzz/doors.py, or `answer`: an HTTP answer to the client, by its own bytes. Without a name
-they are listed. A find ends it, with the input in `--work`; the same command with `--input FILE` shows it again.
+NAME is one of tests/fuzz/doors.py, or `answer`: an HTTP answer to the client, by its own bytes. Without a
+name they are listed. A find ends it, with the input in `--work`; `--input FILE` shows it again.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ def measured(name: str, seconds: int, work: Path) -> dict[str, object]:
     for i, seed in enumerate(target(name)[0]):
         (corpus / f"seed-{i}").write_bytes(seed[:MOST_BYTES])
     limits = [f"-max_total_time={seconds}", f"-max_len={MOST_BYTES}", "-timeout=20", "-rss_limit_mb=2048"]
+    limits.append(f"-artifact_prefix={work}/")
     begun = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.fuzz", name, "--fire", str(corpus), *limits, f"-artifact_prefix={work}/"],
+        [sys.executable, "-m", "tests.bench.fuzz", name, "--fire", str(corpus), *limits],
         capture_output=True, text=True, errors="replace", env=os.environ | {"PYTHONHASHSEED": "0"},
     )  # fmt: skip
     last = _PROGRESS.findall(done.stderr)[-1:] or [("0", "0", "0", "0")]

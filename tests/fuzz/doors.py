@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from io import StringIO
 from pathlib import Path
 
 import msgspec
@@ -221,11 +221,11 @@ def _baseline_read(folder: Path) -> None:
 
 
 def _report(folder: Path) -> None:
-    """All that is said of it in words."""
-    found = reported([folder])
-    with Path(os.devnull).open("w") as nowhere:
-        found.show(Console(file=nowhere, force_terminal=True))
-    found.markdown({})
+    """All that is said of it in words, none of which a terminal obeys."""
+    found, shown = reported([folder]), StringIO()
+    found.show(Console(file=shown, force_terminal=False, width=120))
+    for line in (shown.getvalue() + found.markdown({})).split("\n"):
+        assert line.isprintable(), repr(line)
     as_json(found.document)
 
 

@@ -1,6 +1,6 @@
 """Files that a disk, an editor or an enemy has damaged: each is taken, or refused in one line.
 
-LOADGEN_FUZZ_EXAMPLES says how many examples each reader gets (20, those marked slow 100 times as many).
+LOADGEN_FUZZ_EXAMPLES says how many examples each reader gets (20, those marked slow 50 times as many).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_damaged_files_are_taken_or_refused_in_a_line(name: str) -> None:
 def test_many_damaged_files(name: str) -> None:
     """As above, by plain chance: many times as many."""
     door, chance = doors()[name], random.Random(f"{name} {EXAMPLES}")
-    for _ in range(100 * EXAMPLES):
+    for _ in range(50 * EXAMPLES):
         edits = by_chance(chance, door.words)
         seed = chance.choice(door.seeds)
         try:

@@ -21,6 +21,16 @@ FOUND: list[tuple[str, bytes, str]] = [
     ("calibration", DEEP, "recursion depth"),
     ("records", DEEP + b"\n", "/records.jsonl:1: maximum recursion depth"),
     ("records", doors()["records"].seeds[0].replace(b'"usage"', b'"%b"' % LONG), ":1: Invalid enum value"),
+    (
+        "header",
+        doors()["header"].seeds[0].replace(b'"window_end_s": 10.0', b'"window_end_s": -1.0'),
+        "/run.json: ",
+    ),
+    (
+        "header",
+        doors()["header"].seeds[0].replace(b'"window_start_s": 0.0', b'"window_start_s": 10.5'),
+        "/run.json: window_end_s is before window_start_s",
+    ),
     ("header", b'{"schema":"%b"}' % LONG, "schema 'xxx"),
     ("truth", TRUTH + b"r\xff,200,ok,5,,,0,7;x\n", "/log.csv:2: a stamp is no whole number"),
     ("truth", TRUTH + b"r0,200,ok,%b,,,0,\n" % (b"9" * 20), "/log.csv:2: a stamp is no whole number"),
