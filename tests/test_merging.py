@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen import merge
+from loadgen import judge, merge
+from loadgen.merging import merge_folders
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Health, Run
+from loadgen.run import Health, Run, RunWriter, as_json, load, write_whole
 from loadgen.scenario import ScenarioError
 from loadgen.stats import summarize
 from tests.records import failed, ok, run_of
@@ -133,3 +137,225 @@ def test_shards_of_different_plans_are_refused(change: dict[str, Any]) -> None:
 def test_nothing_is_no_run() -> None:
     with pytest.raises(ScenarioError, match="no shards"):
         merge([])
+
+
+# --- shards by number, and in folders ------------------------------------------------------------------------
+
+
+def numbered(whole: Run, of: int, **changes: Any) -> list[Run]:
+    """Every `of`-th row, as `--shard` deals them out."""
+    return [
+        Run(
+            msgspec.structs.replace(
+                whole.header,
+                run_id=f"run-{k + 1}of{of}",
+                shard=f"{k + 1}/{of}",
+                start_at="2026-12-01T10:00:00Z",
+                rows_due=int((whole.records.index % of == k).sum()),
+                health=Health(reads=k + 1, start_by="ntp", start_error_s=0.001 * (k + 1)),
+                **changes,
+            ),
+            whole.records.only(whole.records.index % of == k),
+        )
+        for k in range(of)
+    ]
+
+
+def of_host(run: Run, boot_id: str | None) -> Run:
+    return replace(run, header=msgspec.structs.replace(run.header, host={"boot_id": boot_id}))
+
+
+def changed(run: Run, **changes: Any) -> Run:
+    return replace(run, header=msgspec.structs.replace(run.header, **changes))
+
+
+def test_shards_by_number_become_the_run_they_are_shards_of() -> None:
+    """Its id is theirs without the number, and it is no shard itself; how far the starts may lie apart is the
+    worst of all.
+    """
+    header = merge(numbered(whole_of(some_rows(30, 0)), 3)).header
+    assert (header.run_id, header.shard, header.rows_due) == ("run", None, 30)
+    assert header.health is not None
+    assert (header.health.start_by, header.health.start_error_s) == ("ntp", 0.003)
+
+
+def test_shards_of_one_machine_have_one_clock() -> None:
+    """However badly that is kept; one that does not tell its machine may be of another."""
+    shards = numbered(whole_of(some_rows(30, 0)), 2)
+    for boots, by in ((["b", "b"], "clock"), (["b", "c"], "ntp"), ([None, None], "ntp")):
+        health = merge([of_host(*each) for each in zip(shards, boots, strict=True)]).header.health
+        assert health is not None
+        assert health.start_by == by
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([1, 3], "^shards 2, 4 of 4 are missing"),
+        ([1, 2, 3], "^shard 4 of 4 is missing"),
+        ([1, 2, 2, 3, 4], "^shard 2 of 4 is there twice"),
+    ],
+)
+def test_missing_and_repeated_shards_are_named(given: list[int], said: str) -> None:
+    """Whatever rows they have."""
+    shards = numbered(whole_of(some_rows(30, 0)), 4)
+    with pytest.raises(ScenarioError, match=said):
+        merge([shards[k - 1] for k in given])
+
+
+def test_shards_of_other_divisions_and_whole_runs_are_refused() -> None:
+    """A half and two quarters may have all rows; yet they were not one load."""
+    whole = whole_of(some_rows(30, 0))
+    halves, quarters = numbered(whole, 2), numbered(whole, 4)
+    with pytest.raises(ScenarioError, match="some are shards of 2 and some of 4"):
+        merge([halves[0], quarters[1], quarters[3]])
+    with pytest.raises(ScenarioError, match="is a whole run, not a shard"):
+        merge([halves[0], changed(halves[1], shard=None)])
+
+
+def test_what_shards_differ_in_is_named_to_the_key() -> None:
+    """Of a scenario, the first key path."""
+    one, two = numbered(whole_of(some_rows(30, 0)), 2)
+    other = SCENARIO | {"load": SCENARIO["load"] | {"warmup": "1s"}}  # type: ignore[operator]
+    with pytest.raises(ScenarioError, match=r"they differ in scenario\.load\.warmup;"):
+        merge([one, changed(two, scenario=other)])
+    with pytest.raises(ScenarioError, match="they differ in start_at;"):
+        merge([one, changed(two, start_at="2026-12-01T11:00:00Z")])
+
+
+def test_a_shard_that_was_killed_leaves_the_whole_incomplete_and_named() -> None:
+    """Of 30 rows the second of three shards has 4 of its 10; the finding says which, and how many are missing."""
+    one, two, three = numbered(whole_of(some_rows(30, 0)), 3)
+    killed = changed(two, complete=False, rows_due=None, rows_not_sent=None, health=None)
+    killed = replace(killed, records=two.records.at(np.arange(4)), torn_lines=1)
+    merged = merge([three, killed, one])
+    assert (merged.header.complete, merged.header.shards_cut) == (False, [2])
+    summary = summarize(merged)
+    [finding] = [f for f in summary.findings if f.name == "incomplete"]
+    assert "shard 2 was cut short; 6 of the plan's 30 rows are missing" in finding.text
+    assert (summary.validity, summary.verdict) == ("INVALID", "INVALID")
+
+
+def to_write(rows: list[RequestRecord]) -> Run:
+    return run_of(
+        rows, scenario={"load": {"requests": [{"prompt": 16, "output": 4}]}, "slos": SLOS}, rows_not_sent=0
+    )
+
+
+def written(run: Run, rows: list[RequestRecord], folder: Path) -> Path:
+    """The shard's folder, its lines in the order of `rows`."""
+    mine = {int(i) for i in run.records.index}
+    with RunWriter(folder) as writer:
+        writer.write_header(run.header)
+        for row in rows:
+            if row.index in mine:
+                writer.append(row)
+    return folder
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """Three shards of 60 rows, the third with the server's metrics."""
+    rows = some_rows(60, 5)
+    shards = numbered(to_write(rows), 3)
+    made = [written(shard, rows, tmp_path / shard.header.run_id) for shard in shards]
+    (made[2] / "server.jsonl").write_text('{"at_s":0.5,"took_s":0.01,"values":{"running":2}}\n')
+    return made
+
+
+def test_merged_lines_are_those_of_the_shards_sorted(folders: list[Path], tmp_path: Path) -> None:
+    """As `sort` has them, by the number that each line begins with."""
+    out = merge_folders([folders[1], folders[2], folders[0]], tmp_path / "m", runs=tmp_path)
+    files = [folder / "records.jsonl" for folder in folders]
+    in_order = subprocess.run(["sort", "-t:", "-k2n", *files], capture_output=True, check=True).stdout
+    assert (out / "records.jsonl").read_bytes() == in_order
+    assert in_order.count(b"\n") == 60
+
+
+def test_in_whatever_order_shards_come_the_folder_is_the_same(folders: list[Path], tmp_path: Path) -> None:
+    """To the byte, in each of its files; and it holds the run that merging in memory makes."""
+    made = [
+        merge_folders(given, tmp_path / f"m{i}", runs=tmp_path)
+        for i, given in enumerate(permutations(folders))
+    ]
+    assert len({frozenset(everything(out).items()) for out in made}) == 1
+    assert {*everything(made[0])} == {"run.json", "records.jsonl", "server.jsonl", "workers.json"}
+    from_folder, in_memory = load(made[0]), merge([load(folder) for folder in folders])
+    assert from_folder.header == in_memory.header
+    assert from_folder.server == in_memory.server
+    assert from_folder.torn_lines == in_memory.torn_lines == 0
+    assert summarize(from_folder) == summarize(in_memory)
+    assert "server.jsonl is what run-3of3 saw" in from_folder.header.notes
+
+
+def test_a_folder_that_is_not_named_is_that_of_the_run(folders: list[Path], tmp_path: Path) -> None:
+    """Below where runs go, by the id that the shards share; merging twice does not write over it."""
+    assert merge_folders(folders, runs=tmp_path / "runs") == tmp_path / "runs" / "run"
+    with pytest.raises(ScenarioError, match="is not empty"):
+        merge_folders(folders, runs=tmp_path / "runs")
+
+
+def test_lines_that_were_cut_short_are_left_out_and_what_follows_is_kept(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    """One shard's last line breaks off, another has half a line before a whole one: both are told of."""
+    lines = (folders[0] / "records.jsonl").read_bytes().splitlines(keepends=True)
+    (folders[0] / "records.jsonl").write_bytes(b"".join(lines)[:-10])
+    others = (folders[1] / "records.jsonl").read_bytes().splitlines(keepends=True)
+    (folders[1] / "records.jsonl").write_bytes(b"".join([others[0][:50], *others]))
+    (header := load(folders[0]).header).complete = False
+    write_whole(folders[0] / "run.json", as_json(header))
+    merged = (merge_folders(folders, tmp_path / "m", runs=tmp_path) / "records.jsonl").read_bytes()
+    assert merged.count(b"\n") == 59
+    assert lines[-1] not in merged
+    assert all(line in merged for line in [*lines[:-1], *others])
+    assert [note[:8] for note in load(tmp_path / "m").header.notes[:2]] == ["run-1of3", "run-2of3"]
+
+
+def test_a_whole_run_is_not_merged(folders: list[Path], tmp_path: Path) -> None:
+    """Not even alone: it would be copied. Nothing is made."""
+    rows = some_rows(5, 0)
+    whole = written(to_write(rows), rows, tmp_path / "whole")
+    for given in ([whole], [*folders, whole]):
+        with pytest.raises(ScenarioError, match=r"whole is a whole run, not a shard"):
+            merge_folders(given, tmp_path / "m", runs=tmp_path)
+    assert not (tmp_path / "m").exists()
+
+
+# --- how far the starts lie apart ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("by", "error_s", "effect"),
+    [
+        *(("clock", 0.0, None), ("wall", None, "invalid"), ("measured", 0.0019, None)),
+        *(("measured", 0.0021, "invalid"), ("ntp", 0.0019, None), ("ntp", 0.5, "warning")),
+    ],
+)
+def test_how_far_starts_may_lie_apart_is_judged(by: Any, error_s: float | None, effect: str | None) -> None:
+    """TTFT is 100 ms in the median, so 2 ms is the limit; by NTP's own bound it is a warning alone."""
+    run = run_of([ok(i, i / 10) for i in range(50)], health=Health(start_by=by, start_error_s=error_s))
+    assert [f.effect for f in summarize(run).findings if f.name == "start"] == [effect] * (effect is not None)
+
+
+def test_a_shard_alone_is_not_judged() -> None:
+    """It says what it is; its arrivals are every other of the law's, and no SLO is of them."""
+    asked = {"arrivals": {"kind": "poisson", "rate": "10/s"}, "num_requests": 200}
+    rows = [ok(i, i / 5) for i in range(200)]  # as even as no Poisson process is
+    whole = run_of(rows, scenario={"load": asked, "slos": SLOS})
+    part = summarize(changed(whole, shard="2/8"))
+    assert (part.slos, part.verdict) == ([], None)
+    assert part.certificate is not None
+    assert part.certificate.verdict == "not tested"
+    [text] = [f.text for f in part.findings if f.name == "shard"]
+    assert text.startswith("shard 2 of 8:")
+    before = summarize(whole)
+    assert before.certificate is not None
+    assert before.certificate.verdict == "departs"
+    assert before.verdict is not None
+    with pytest.raises(ScenarioError, match="merge all"):
+        judge(changed(whole, shard="2/8"))

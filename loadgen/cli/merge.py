@@ -18,7 +18,7 @@ def merge(
     html: options.Html = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make one run of the shards of several hosts, and say what it holds."""
+    """Make one run of what several hosts measured."""
     from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.reporting import draw_page, of_one
     from loadgen.cli.words import Words
