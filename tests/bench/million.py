@@ -47,13 +47,13 @@ def measured(work: Path, rows: int = ROWS, per_s: float = PER_S) -> dict[str, An
     ]
     found = load(runs[HTTP])
     return {
-        "answer": _kept(found, rows),
         "columns": COLUMNS,
         "rows": table,
         "notes": [
-            f"{rows:,} requests of {TOKENS} tokens, Poisson at {per_s:,.0f} a second, in {rows / per_s:,.0f} s.",
-            "A process of its own for each stage, from its start to its end. Runs have their summary in them.",
-            "In virtual time it is SIMULATED; the bundled engine bears less, so that nearly all rows wait.",
+            _kept(found, rows),
+            f"{rows:,} requests of {TOKENS} tokens, Poisson at {per_s:,.0f} a second: {rows / per_s:,.0f} s.",
+            "Each stage is a process, from its start to its end. Runs have their summary in them.",
+            "In virtual time it is SIMULATED; the bundled engine bears less: nearly all rows wait.",
             _validity(runs[HTTP]),
         ],
         "machine": machine(),

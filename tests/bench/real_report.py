@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from loadgen.run import Run
 from loadgen.stats import summarize
 from loadgen.stats.summary import Summary
 from loadgen.studies.curves import Spread, as_columns, geometric, mean_of, times, with_interval
+from tests.bench.machine import processor
 from tests.bench.real_engines import (
     CAP_TOKENS,
     ENGINES,
@@ -244,7 +244,7 @@ def _conditions(bench: Bench, found: Sequence[Side]) -> Iterator[str]:
     summaries = [summary for side in found for summary in side.measured]
     invalid = sum(s.validity == "INVALID" for s in summaries)
     loads = [load for side in found for run in side.runs if (load := _load_average(run)) is not None]
-    yield f"Machine: {os.cpu_count()} cores of {_processor()}, for client and server; no GPU."
+    yield f"Machine: {os.cpu_count()} cores of {processor()}, for client and server; no GPU."
     if loads:
         yield f"Load average as a run began: {min(loads):.1f} to {max(loads):.1f}."
     yield "Model: a Llama of 144 million random weights, the same shape on every server."
@@ -274,14 +274,6 @@ def _why(summaries: Sequence[Summary]) -> str:
 def _load_average(run: Run) -> float | None:
     found = run.header.host.get("load_average")
     return found[0] if found else None
-
-
-def _processor() -> str:
-    known = Path("/proc/cpuinfo")
-    lines = known.read_text().splitlines() if known.is_file() else []
-    return next(
-        (line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine()
-    )
 
 
 def _of_engine(

@@ -41,7 +41,11 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`minutes`: what it takes, about. `quick`: flags that make it short; none: it has no short form."""
+    """A benchmark that prints a JSON object: `columns`, `rows` and `notes`, the first of which is the answer;
+    perhaps `series`, curves by "process, unit", and `machine`.
+
+    `minutes`: what it takes, about. `quick`: flags that make it short; none: it has no short form.
+    """
 
     name: str
     title: str
@@ -95,9 +99,8 @@ def say(line: str) -> None:
 
 def write(work: Path, folder: Path) -> None:
     """The report's files in `folder`, in place of those that stand there."""
-    found = {
-        p: json.loads(kept(work, p).read_text(encoding="utf-8")) for p in PARTS if kept(work, p).is_file()
-    }
+    there = [part for part in PARTS if kept(work, part).is_file()]
+    found = {part: json.loads(kept(work, part).read_text(encoding="utf-8")) for part in there}
     if not found:
         raise SystemExit(f"{work}: no part was measured: nothing to report")
     drawn = {part: [*pictures(part, told)] for part, told in found.items()}
@@ -116,7 +119,7 @@ def page(found: Mapping[Part, Found], drawn: Mapping[Part, Sequence[Picture]]) -
         _MEASURED,
         f"**Question.** {QUESTION}",
         "**Answer.**",
-        as_list([f"{part.title}: {told['answer']}" for part, told in found.items() if "answer" in told]),
+        as_list([f"{part.title}: {told['notes'][0]}" for part, told in found.items()]),
         f"Made by:\n\n```sh\n{COMMAND}\n```",
         "## Conditions",
         as_list([*_conditions(found)]),
@@ -141,21 +144,17 @@ def _conditions(found: Mapping[Part, Found]) -> Iterator[str]:
 
 def _table(part: Part, told: Found) -> Table:
     """A column is one of numbers where all its cells are."""
-    kinds = [
-        "number" if all(isinstance(cell, int | float) or _is_number(cell) for cell in cells) else "words"
-        for cells in zip(*told["rows"], strict=True)
-    ]
-    columns = [
-        Column(head, "number" if kind == "number" else "words")
-        for head, kind in zip(told["columns"], kinds, strict=True)
-    ]
     rows = [[shown(cell) for cell in row] for row in told["rows"]]
-    return Table(f"{part.title} (measured over HTTP)", columns, rows, list(told.get("notes", ())))
+    columns = [
+        Column(head, "number" if all(map(_is_number, cells)) else "words")
+        for head, *cells in zip(told["columns"], *rows, strict=True)
+    ]
+    return Table(f"{part.title} (measured over HTTP)", columns, rows, told["notes"][1:])
 
 
-def _is_number(cell: object) -> bool:
+def _is_number(cell: str) -> bool:
     try:
-        float(str(cell).replace(",", ""))
+        float(cell.replace(",", ""))
     except ValueError:
         return False
     return True

@@ -108,16 +108,16 @@ def told(watch: Watch, figures: Figures, ceiling: float | None, events_per_s: fl
     at = "told, not looked for" if ceiling is None else f"{LEVEL:.0%} of the {ceiling:,.0f} it can do"
     server = under_load(watch.of(SERVER))
     return {
-        "answer": "; ".join(f"{name}: {_growth(samples)}" for name, samples in loads.items()) + ".",
         "columns": [
             *("process", "memory at first, MB", "at last, MB", "growth an hour, MB (95 %)", "flat"),
             *("descriptors, most", "threads, most", "CPU, cores", "records written, MB"),
         ],
         "rows": [_row(name, samples) for name, samples in loads.items()],
         "notes": [
+            "; ".join(f"{name}: {_growth(samples)}" for name, samples in loads.items()) + ".",
             f"{events_per_s:,.0f} token events/s ({at}), {TOKENS} a request: {figures['events']:,} events "
             f"of {figures['ok']:,} requests; the run is {figures['validity']} {figures['because']}".strip(),
-            f"Growth of what is resident: a line through {BLOCKS} means of the last {LAST_S / 60:.0f} minutes.",
+            f"Growth: a line through {BLOCKS} means of the last {LAST_S / 60:.0f} minutes.",
             f"Flat: its interval holds 0, or an hour would add less than {STILL_FLAT:.0%}.",
             "At first: half a minute after the first record. Summary and reading the records back are later.",
             f"With its summary, at the end, the run took {number(float(figures['rss_mb'] or 0))} MB at most.",

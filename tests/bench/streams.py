@@ -60,12 +60,15 @@ def told(samples: Sequence[Sample], figures: Figures, streams: int) -> dict[str,
         ("send lag, p99, us", number(_of(figures, "send_lag_p99_us"))),
         ("the run says", f"{figures['validity']} {figures['because']}".strip()),
     ]
+    answer = (
+        f"{figures['in_flight_max']:,} streams were open at once, at {number(each_kb)} kB each; "
+        f"a gap is off by {number(_of(figures, 'gap_error_p99_us'))} us at p99."
+    )
     return {
-        "answer": f"{figures['in_flight_max']:,} streams were open at once, at {number(each_kb)} kB each; "
-        f"a gap is off by {number(_of(figures, 'gap_error_p99_us'))} us at p99.",
         "columns": ["figure", "value"],
         "rows": [list(row) for row in shown],
         "notes": [
+            answer,
             f"{streams:,} answers of {TOKENS} tokens, exponential gaps of {GAP_MS:,.0f} ms in the mean.",
             "True is what the server stamped as it wrote.",
             "Memory a stream: what was added while they opened, its record so far included.",
