@@ -57,9 +57,10 @@ def _explain(trouble: Exception) -> Exit:
         Unreachable: Exit.UNREACHABLE,
         WriteError: Exit.INVALID,
         LostError: Exit.INVALID,
+        MemoryError: Exit.CRASHED,
     }
     if code := codes.get(type(trouble)):
-        said = "; ".join([str(trouble), *getattr(trouble, "__notes__", [])])
+        said = "; ".join([str(trouble) or "there is no memory left", *getattr(trouble, "__notes__", [])])
         for line in said.split("\n"):  # it may quote strangers: GitHub obeys lines that begin with ::
             print(f"loadgen: {printable(line)}", file=sys.stderr)
         return code

@@ -80,7 +80,7 @@ async def in_mid_run() -> AsyncIterator[tuple[Scene, Path]]:
 
     async def mark() -> None:
         await server.until(lambda: len(server.requests) == 20, 30.0)
-        mark_at.touch()
+        mark_at.touch()  # noqa: ASYNC240  in an instant
 
     with tempfile.TemporaryDirectory() as folder:
         mark_at = Path(folder, "now")
@@ -131,7 +131,7 @@ MANY = PATIENT | {"load": {"arrivals": {"kind": "constant", "rate": 100}, "num_r
 LONG = PATIENT | {"load": {"arrivals": {"kind": "constant", "rate": 20}, "num_requests": 60}}
 BROAD = PATIENT | {"load": {"prompt_tokens": 2_000_000, "num_requests": 60}}
 FEW_FILES = ("prlimit", "--nofile=70:70", "--")
-FEW_BYTES = ("prlimit", "--as=800000000", "--")
+FEW_BYTES = ("prlimit", "--as=500000000", "--")
 FAULTS = [
     _fault(
         *("descriptors", "70 are all there may be", asked(LASTING, *FEW_FILES), "ok|connect_error"),
@@ -140,12 +140,12 @@ FAULTS = [
         keys=MANY,
     ),
     _fault(
-        *("memory", "1.5 GB of addresses are all there may be", asked(HANG, *FEW_BYTES), "ok|aborted"),
-        ended_by="error|plan's end",
+        *("memory", "500 MB of addresses are all there may be", asked(HANG, *FEW_BYTES), "aborted"),
+        ended_by="plan's end",
         code=70,
         invalid=("incomplete",),
         keys=BROAD,
-        rss_mb=1500.0,
+        rss_mb=500.0,
     ),
     _fault(
         *("stopped", "for 3 s in mid-run, as by a debugger", stopped),
