@@ -150,7 +150,7 @@ class Pulse:
         read_ns = time.perf_counter_ns()
         try:
             asked = msgspec.json.decode(body, type=_Asked)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return False
         if not asked.stream:
             return False

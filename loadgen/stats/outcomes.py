@@ -59,7 +59,7 @@ def _words(text: str) -> str:
     """The message in an error body, or else all of it; the system's words without their number."""
     try:
         body = msgspec.json.decode(text, type=_Body)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):  # the last: nested without end
         return re.sub(r"^\[Errno \d+\] ", "", text)
     error = body.error.message if isinstance(body.error, _Error) else body.error
     return error or body.message or text

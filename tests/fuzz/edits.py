@@ -12,7 +12,7 @@ ODD = (
     b"9" * 30, b"9" * 5000, b"4294967296", b"2147483648", b"255", b"1.5", b"\x00", b"\xff", b'"\\ud800"',
     b'"\xff"', b"[" * 3000, b'{"a":' * 3000, b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n", b"\n\n", b"\x1b[31m",
     b"\xe2\x80\xa8", b'"' + b"x" * 5000 + b'"', b",", b":", b";", b"#", b'"', b"'", b"../x", b"1/0",
-    b"10000d", rb'"\u001b[31mred\u202e\n::error::"',
+    b"10000d", b'"{\\"x\\":' + b"[" * 1500 + b'"', rb'"\u001b[31mred\u202e\n::error::"',
 )  # fmt: skip
 _WORD = re.compile(rb'"[^"\n]*"|[\w.+-]+')
 Edit = tuple[str, int, int, bytes]

@@ -38,7 +38,7 @@ def test_a_damaged_file_is_one_line_and_exit_code_2(
 ) -> None:
     """And never a traceback. Of a scenario there is a line for each mistake, up to ten and how many more."""
     door, chance = doors()[name], random.Random(name)
-    for i in range(4):
+    for i in range(2):
         folder = tmp_path / str(i)
         folder.mkdir()
         for other, rest in door.rest:

@@ -8,7 +8,9 @@ import pytest
 
 from loadgen.cli.reporting import reported
 from loadgen.scenario import ScenarioError
+from loadgen.stats import summarize
 from tests.fuzz.doors import doors, through
+from tests.records import failed, ok, run_of
 
 DEEP = b'{"a":' * 3000
 LONG = b"x" * 5000
@@ -53,6 +55,13 @@ def test_it_is_refused_in_one_line(name: str, content: bytes, said: str) -> None
     assert refusal is not None
     assert said in str(refusal)
     assert "\n" not in str(refusal)
+
+
+def test_an_error_that_is_nested_without_end_is_counted_as_it_stands() -> None:
+    """It is a server's, and costs the run nothing but a line."""
+    body = '{"x":' + "[" * 1500
+    summary = summarize(run_of([failed(0, error=body), ok(1, 1.0)]))
+    assert summary.outcomes == {"ok": 1, "http_error": 1}
 
 
 @pytest.mark.parametrize("content", [DEEP, b"[]", b'{"variants":[1]}', b'{"variants":{"a\xff":1}}', b"{}"])
