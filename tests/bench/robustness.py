@@ -35,7 +35,11 @@ _MEASURED = (
     "servers that misbehave on purpose and a small server that knows when it wrote what. No model was "
     "computed."
 )
-AXES = {"MB": "resident memory, MB", "descriptors": "open descriptors"}
+AXES = {
+    "MB": "resident memory, MB",
+    "MB added": "memory added since the first record, MB",
+    "descriptors": "open descriptors",
+}
 Found = dict[str, Any]
 
 
@@ -169,7 +173,7 @@ def shown(cell: object) -> str:
         case int():
             return f"{cell:,}"
         case float():
-            return number(cell)
+            return f"{cell:,.0f}" if cell.is_integer() else number(cell)
         case list():
             return ", ".join(map(shown, cell))
         case _:
@@ -211,12 +215,12 @@ def picture(part: Part, axis: str, unit: str, lines: Mapping[str, Sequence[Seque
         alt.Chart(alt.NamedData(name))
         .mark_line(strokeWidth=1.5)
         .encode(
-            x=alt.X("at_s:Q", axis=alt.Axis(title="seconds since the client was first seen")),
+            x=alt.X("at_s:Q", axis=alt.Axis(title="seconds")),
             y=alt.Y("value:Q", axis=alt.Axis(title=axis), scale=alt.Scale(zero=True)),
             color=colour("line", inks),
         )
     )
-    rows = [[line, *(number(v) for v in _ends(curve))] for line, curve in lines.items()]
+    rows = [[line, *map(shown, _ends(curve))] for line, curve in lines.items()]
     heads = ("at first", "at last", "most")
     said = (f"{row[0]}: {row[1]} at first, {row[2]} at last, {row[3]} at most" for row in rows)
     return Picture(

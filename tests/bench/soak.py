@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,11 +123,7 @@ def told(watch: Watch, figures: Figures, ceiling: float | None, events_per_s: fl
             f"With its summary, at the end, the run took {number(float(figures['rss_mb'] or 0))} MB at most.",
             *([f"The server used {number(cores(server))} of a core."] if server else []),
         ],
-        "series": {
-            f"{name}, {unit}": curve(samples, figure)
-            for name, samples in loads.items()
-            for unit, figure in (("MB", "rss_mb"), ("descriptors", "descriptors"))
-        },
+        "series": {f"{name}, {unit}": points for name in loads for unit, points in _curves(loads[name])},
         "figures": {**figures, "ceiling_per_s": ceiling, "events_per_s_asked": events_per_s},
         "machine": machine(),
     }
@@ -144,6 +140,13 @@ def cores(samples: Sequence[Sample]) -> float | None:
     """How many the process was on, in the mean."""
     span_s = samples[-1].at_s - samples[0].at_s
     return (samples[-1].cpu_s - samples[0].cpu_s) / span_s if span_s else None
+
+
+def _curves(samples: Sequence[Sample]) -> Iterator[tuple[str, list[list[float]]]]:
+    whole = curve(samples, "rss_mb")
+    yield "MB", whole
+    yield "MB added", [[at_s, round(mb - whole[0][1], 3)] for at_s, mb in whole]
+    yield "descriptors", curve(samples, "descriptors")
 
 
 def _row(name: str, samples: list[Sample]) -> list[str | float]:

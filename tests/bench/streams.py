@@ -72,6 +72,7 @@ def told(samples: Sequence[Sample], figures: Figures, streams: int) -> dict[str,
             f"{streams:,} answers of {TOKENS} tokens, exponential gaps of {GAP_MS:,.0f} ms in the mean.",
             "True is what the server stamped as it wrote.",
             "Memory a stream: what was added while they opened, its record so far included.",
+            "What is added at the very end is the summary.",
         ],
         "series": {
             "client, descriptors": curve(samples, "descriptors"),
