@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from functools import cache
 from typing import Self
 
 MUCH_S = 3e-3  # to wait for a core within the 10 ms from one look to the next
@@ -48,5 +49,11 @@ class Core:
 
 
 def current() -> int:
-    core: int = ctypes.CDLL(None).sched_getcpu()
+    core: int = _libc().sched_getcpu()
     return core
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    """Loaded once: each time makes a class, which only the garbage collector finds."""
+    return ctypes.CDLL(None)

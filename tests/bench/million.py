@@ -110,7 +110,7 @@ def _kept(run: Run, rows: int) -> str:
 def _validity(folder: Path) -> str:
     """As the run itself said."""
     summary = from_json((folder / "summary.json").read_bytes())
-    why = ", ".join(f.name for f in summary.findings if f.effect.startswith("invalid"))
+    why = ", ".join({f.name: 0 for f in summary.findings if f.effect.startswith("invalid")})
     return f"The run over HTTP is {summary.validity}{': ' if why else ''}{why}."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -91,3 +92,16 @@ def test_other_systems_leave_it_to_the_scheduler(monkeypatch: pytest.MonkeyPatch
     with Core() as core:
         core.waited(0.010)
     assert os.sched_getaffinity(0) == allowed
+
+
+def test_looking_where_it_runs_leaves_nothing_to_the_garbage_collector() -> None:
+    """A hundred looks a second, for hours: each would be work for it within the loop."""
+    current()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(100):
+            current()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
