@@ -130,13 +130,16 @@ def _size(value: Any) -> float | None:
 
 def _name(number: int, chosen: dict[str, Any]) -> str:
     """A folder's name that says what is in it: `003-rate=8_s-max_sequences=16`."""
-    words = [f"{key.rsplit('.', 1)[-1]}={_word(value)}" for key, value in chosen.items()]
+    words = [f"{_plain(key.rsplit('.', 1)[-1])}={_word(value)}" for key, value in chosen.items()]
     return "-".join([f"{number:03}", *words])[:100]
 
 
 def _word(value: Any) -> str:
-    plain = value.get("kind", "") if isinstance(value, dict) else str(value)
-    return re.sub(r"[^\w.]+", "_", plain)[:24]
+    return _plain(value.get("kind", "") if isinstance(value, dict) else str(value))[:24]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w.]+", "_", text)
 
 
 def changed(scenario: Scenario, values: Mapping[str, Any], by: str) -> Scenario:

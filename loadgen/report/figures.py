@@ -11,7 +11,7 @@ UNDEFINED = "–"
 INFINITE = "∞"
 
 _ESCAPE = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x1b\x9b]\[?[0-9;:?<=>!]*[ -/]*[@-~]?")
-_COMMAND = re.compile(r":(?=:[a-z].*::)|#(?=#\[)")
+_COMMAND = re.compile(r":(?=:[A-Za-z].*::)|#(?=#\[)")
 _SPACE, _SPACES = re.compile(r"\s"), re.compile(r"\s+")
 
 
