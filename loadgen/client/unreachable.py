@@ -118,7 +118,7 @@ async def connection_trouble(error: Exception, address: Address) -> str:
     """Why there was no HTTP answer: `error` and its causes, told apart by what a user can do about them."""
     causes = list(_causes(error))
     for cause in causes:
-        if isinstance(cause, TimeoutError) and (why := await _plain(address) or await _unnamed(address)):
+        if isinstance(cause, TimeoutError) and (why := await _unnamed(address) or await _plain(address)):
             return why
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLCertVerificationError):
             return await _no_tls(cause, address)
@@ -161,7 +161,7 @@ async def _no_tls(error: ssl.SSLError, address: Address) -> str:
 
 async def silence(address: Address) -> str:
     """Of a server that takes what is asked, and says nothing."""
-    return await _plain(address) or await who(address) or "does it hang?"
+    return await _unnamed(address) or await _plain(address) or await who(address) or "does it hang?"
 
 
 async def _plain(address: Address) -> str | None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from tests.fakes import HANG, Reply, ScriptedServer
 from tests.faults.fault import Fault, Scene
-from tests.faults.network import CAN, LASTING, PATIENT, across
+from tests.faults.network import CAN as CAN_WIRE
+from tests.faults.network import LASTING, PATIENT, across
 
 CAN_SET = sys.platform == "linux" and shutil.which("gcc") is not None
 
@@ -156,7 +157,7 @@ FAULTS = [
         within_s=15.0,
     ),
 ]
-if CAN:
+if CAN_WIRE:
     FAULTS += [
         _fault(
             *("ports", "20 are all there are", few_ports, "ok|connect_error"),

@@ -13,7 +13,8 @@ from typing import Any
 from tests.fakes import Reply, ScriptedServer
 from tests.faults.fault import Fault, Scene
 from tests.faults.names import NO_SUCH_NAME, named
-from tests.faults.network import CAN, CLIENT, LASTING, QUICK, SERVER, across
+from tests.faults.network import CAN as CAN_WIRE
+from tests.faults.network import CLIENT, LASTING, QUICK, SERVER, across
 from tests.faults.scripted import GONE, Act, Link, acting
 from tests.faults.tls import certificate
 
@@ -160,7 +161,7 @@ FAULTS = [
     _fault("buffers", "tokens come together", through(gathered, tls=False), "ok"),
     _fault("works", "for comparison", through(copied), "ok"),
 ]
-if CAN:
+if CAN_WIRE:
     FAULTS += [
         _fault("of the environment", "nobody listens there", in_environment("gpu.test"), NO_WAY),
         _fault("NO_PROXY", "it is gone round", in_environment(SERVER), "ok"),
