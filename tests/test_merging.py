@@ -139,7 +139,7 @@ def test_nothing_is_no_run() -> None:
         merge([])
 
 
-# --- shards by number, and in folders ------------------------------------------------------------------------
+# --- shards by number, and in folders -----------------------------------------------------------------------
 
 
 def numbered(whole: Run, of: int, **changes: Any) -> list[Run]:
@@ -224,7 +224,7 @@ def test_what_shards_differ_in_is_named_to_the_key() -> None:
 
 
 def test_a_shard_that_was_killed_leaves_the_whole_incomplete_and_named() -> None:
-    """Of 30 rows the second of three shards has 4 of its 10; the finding says which, and how many are missing."""
+    """The second of three shards has 4 of its 10 rows: the finding says which, and how many are missing."""
     one, two, three = numbered(whole_of(some_rows(30, 0)), 3)
     killed = changed(two, complete=False, rows_due=None, rows_not_sent=None, health=None)
     killed = replace(killed, records=two.records.at(np.arange(4)), torn_lines=1)
@@ -320,13 +320,13 @@ def test_a_whole_run_is_not_merged(folders: list[Path], tmp_path: Path) -> None:
     """Not even alone: it would be copied. Nothing is made."""
     rows = some_rows(5, 0)
     whole = written(to_write(rows), rows, tmp_path / "whole")
-    for given in ([whole], [*folders, whole]):
+    for these in ([whole], [*folders, whole]):
         with pytest.raises(ScenarioError, match=r"whole is a whole run, not a shard"):
-            merge_folders(given, tmp_path / "m", runs=tmp_path)
+            merge_folders(these, tmp_path / "m", runs=tmp_path)
     assert not (tmp_path / "m").exists()
 
 
-# --- how far the starts lie apart ----------------------------------------------------------------------------
+# --- how far the starts lie apart ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ async def fired(
         appointed = None
         if order.start_at is not None:
             appointed = Appointed(order.start_at, stop)
-            manner.say([f"all is ready; it starts at {utc(appointed.at)}"], title)
+            manner.say([f"waiting for the start at {utc(appointed.at)}"], title)
             await appointed.near()
         stack.enter_context(_signals(stop, manner, order.scenario.drain_s))
         await stack.enter_async_context(_watched(counters, order, manner, title))
