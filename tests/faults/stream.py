@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, delta, fault, head, plain, say
-from tests.faults.fault import Fault, Scene
+from tests.faults.fault import FLAGS, Fault, Scene
 from tests.faults.scripted import Link, acting, endlessly, saying
 from tests.faults.server import Server
 
@@ -254,32 +254,42 @@ async def restarting() -> AsyncIterator[Scene]:
         async with Server(Path(folder, "log")) as server:
             death = asyncio.create_task(die_and_return())
             yield Scene(f"http://127.0.0.1:{server.port}")
-            await death
+            await asyncio.wait_for(death, 10.0)
             asked = server.asked()
     assert len(asked) == len(set(asked)), "a request was sent twice"
 
 
-PREFLIGHT = ("--metrics", "none", "--processes", "1", "--model", "m")
 AT_PREFLIGHT = (
     "refused", "reset on accept", "reset amid the headers", "no room to connect", "silent",
     "headers a byte at a time", "headers without end", "a header line without end",
-    "a flood of interim answers",
-    "trailers without end", "an error page without end", "garbage", "HTTP/0.9",
+    "a flood of interim answers", "trailers without end", "an error page without end", "garbage", "HTTP/0.9",
     "gzip though identity was asked", "a redirect to itself", "401",
 )  # fmt: skip
 
 
-def at_preflight(of: Fault, within_s: float = 10.0) -> Fault:
+def at_preflight(of: Fault) -> Fault:
     """The same, met by the look before the load: no row is sent."""
-    return replace(
-        of, name=f"{of.name}, at the preflight", ended_by="error", code=5, within_s=within_s, flags=PREFLIGHT
-    )
+    return replace(of, name=f"{of.name}, at the preflight", ended_by="error", code=5, flags=FLAGS[1:])
 
 
+def by_two(of: Fault) -> Fault:
+    """The same, met by two processes that share the plan."""
+    flags = tuple("2" if flag == "1" else flag for flag in of.flags)
+    return replace(of, name=f"{of.name}, two processes", flags=flags)
+
+
+RESTART = Fault(
+    "a server restarts",
+    "killed in mid-run, back 1 s later",
+    restarting,
+    ("ok", *["ok|broken|connect_error"] * 78, "ok"),
+    "answer",
+    code=0,
+    keys={"load": {"num_requests": 80}},
+)
 AROUND = (
-    Fault("a server restarts", "killed in mid-run, back 1 s later", restarting,
-          ("ok", *["ok|broken|connect_error"] * 78, "ok"), "answer", code=0,
-          keys={"load": {"num_requests": 80}}),
+    RESTART,
+    *map(by_two, (RESTART, LOST[0], TIMEOUTS[1])),
     *(at_preflight(of) for of in (*LOST, *TIMEOUTS, *FLOODS, *IMPROPER) if of.name in AT_PREFLIGHT),
 )  # fmt: skip
 

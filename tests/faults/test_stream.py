@@ -14,13 +14,12 @@ from loadgen.records import Outcome, RequestRecord
 from loadgen.scenario import build
 from tests.client.runs import plan_of
 from tests.faults.fault import LIMITS_S, Fault, Seen, late_by_s, seen
-from tests.faults.stream import AROUND, FAULTS, FLOODS, IMPROPER, LOST, TIMEOUTS
+from tests.faults.stream import FAULTS, FLOODS, IMPROPER, LOST, RESTART, TIMEOUTS
 
 SHORT = {name: f"{round(limit_s * 250)}ms" for name, limit_s in LIMITS_S.items()}
 ALONE = (*LOST, *TIMEOUTS, *FLOODS, *IMPROPER)
 LONG = ("stopped", "tokens for ever, at full speed", "an event without end")
 SOON = [fault for fault in ALONE if fault.name not in LONG]
-RESTART = AROUND[0]
 
 
 async def met(fault: Fault) -> list[RequestRecord]:
