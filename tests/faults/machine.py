@@ -18,7 +18,8 @@ from tests.faults.fault import Fault, Scene
 from tests.faults.network import CAN as CAN_WIRE
 from tests.faults.network import LASTING, PATIENT, across
 
-CAN_SET = sys.platform == "linux" and shutil.which("gcc") is not None
+CAN = sys.platform == "linux"
+CAN_SET = CAN and shutil.which("gcc") is not None
 
 # Of one process: once a file is there, its wall clock is another, and the kernel's stamps are by that.
 _CLOCK = r"""

@@ -106,14 +106,10 @@ DEAD = Line(loss=1.0)
 
 
 class Wire:
-    """Carries packets between two namespaces by `line`, which may change at any instant.
-
-    `carried`, `lost`: packets so far.
-    """
+    """Carries packets between two namespaces by `line`, which may change at any instant."""
 
     def __init__(self, client: Namespace, server: Namespace, line: Line = Line()) -> None:
         self.client, self.server, self.line = client, server, line
-        self.carried = self.lost = 0
         self._dice = random.Random(7)
         self._loop = asyncio.get_running_loop()
         self._ends = [_tun(client, CLIENT), _tun(server, SERVER)]
@@ -138,7 +134,6 @@ class Wire:
     def _carry(self, way: int, packet: bytes) -> None:
         line, dice = self.line, self._dice.random
         if dice() < line.loss or line.eats(packet):
-            self.lost += 1
             return
         if dice() < line.corrupt:
             at = self._dice.randrange(len(packet))
@@ -157,7 +152,6 @@ class Wire:
 
         def arrive() -> None:
             self._flying.discard(handle)
-            self.carried += 1
             with suppress(OSError):  # the device is down, or it is no packet any more
                 os.write(self._ends[1 - way], packet)
 

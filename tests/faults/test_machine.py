@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.fault import Fault, seen
-from tests.faults.machine import FAULTS
+from tests.faults.machine import CAN, FAULTS
 
+pytestmark = pytest.mark.skipif(not CAN, reason="limits and clocks are Linux's")
 NAMED = {fault.name: fault for fault in FAULTS}
 
 
