@@ -128,7 +128,7 @@ def test_what_they_measured_merges_into_one_run(tmp_path: Path) -> None:
 
 
 def test_a_host_that_is_killed_is_missed_by_name(tmp_path: Path) -> None:
-    """What it recorded is in the merged run, which is INVALID, and says which shard and how much is missing."""
+    """What it recorded is in the merged run, which is INVALID: it says which shard, how much is missing."""
 
     async def main() -> None:
         async with ScriptedServer(QUICK) as server:
