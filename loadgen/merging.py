@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from loadgen.records import Records
 from loadgen.run import Health, Run, RunHeader, RunWriter, StartBy, as_json, lines, write_whole, writing
 from loadgen.scenario import ScenarioError
-from loadgen.server_log import NO_LOG, SERVER
+from loadgen.server_log import SERVER
 
 _OF_THE_PLAN = (
     *("plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by", "scenario", "salt"),
@@ -50,7 +50,7 @@ def merge(runs: Sequence[Run]) -> Run:
     header = _merged(parts, seen)
     records = Records.joined([run.records for run in runs])
     records = records.at(np.argsort(records.index, kind="stable"))
-    return Run(header, records, server=NO_LOG if seen is None else runs[seen].server)
+    return Run(header, records, server=runs[seen or 0].server)
 
 
 def merge_folders(folders: Sequence[Path], out: Path | None = None, *, runs: Path) -> Path:

@@ -61,10 +61,13 @@ def _instant(text: str) -> datetime:
 def appointed(order: Order, share: Share | None, start: datetime, out: Path | None) -> Order:
     """The order to start then, or to do its share then, in words that are the same on all hosts.
 
-    Raises ScenarioError where its folder is used.
+    Raises ScenarioError where its folder is used, or only one process can count what is asked.
     """
+    from loadgen.client import fleet
+
     if share is None:
         return replace(order, start_at=start)
+    fleet.shares(order.plan, order.scenario, share)
     run_id = shared_id(order.scenario.name, order.plan, start, order.salt)
     mine = shard_id(run_id, share.k + 1, share.of)
     folder = out or RUNS / mine

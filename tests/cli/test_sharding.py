@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from loadgen.workload import draw
 NOW = datetime(2026, 12, 1, 9, 30, tzinfo=UTC)
 AT = datetime(2026, 12, 1, 10, tzinfo=UTC)
 TARGET = {"target": {"base_url": "http://192.0.2.1"}}
-LOAD = {"load": {"arrivals": {"kind": "poisson", "rate": "5/s"}, "num_requests": 9}}
+LOAD: dict[str, Any] = {"load": {"arrivals": {"kind": "poisson", "rate": "5/s"}, "num_requests": 9}}
 
 
 def test_shards_are_counted_from_one() -> None:
@@ -100,6 +101,13 @@ def test_all_shards_of_a_run_say_the_same_and_keep_it_apart() -> None:
     ]
     assert others[2].salt == "mine"
     assert len({order.run_id for order in (*shards, *others)}) == 5
+
+
+def test_what_one_process_counts_is_refused_at_once() -> None:
+    """Not only after the server was looked at, and the start waited for."""
+    asked = build(TARGET | {"load": LOAD["load"] | {"max_in_flight": 5}})
+    with pytest.raises(ScenarioError, match=r"^--shard: max_in_flight is counted in one process"):
+        appointed(replace(order_of(), scenario=asked), Share(0, 2), AT, None)
 
 
 def test_a_start_alone_is_a_whole_run() -> None:

@@ -87,6 +87,12 @@ def test_what_keeps_the_wall_clock_is_told(
     assert (peers.by, peers.error_s) == (by, error_s)
 
 
+def test_a_wall_clock_that_nothing_keeps_has_no_bound() -> None:
+    """The kernel's own bound never goes beyond 16 s: from there on it says that nothing keeps the clock."""
+    error_s = appointed.wall_error_s()
+    assert error_s is None or 0 <= error_s <= 16
+
+
 def test_getting_near_leaves_time_to_get_ready() -> None:
     """It returns twenty seconds before the start, at once where it is nearer."""
 

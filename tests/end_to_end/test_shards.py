@@ -30,7 +30,8 @@ pytestmark = pytest.mark.slow
 
 QUICK = replace(stream_reply(("Once", " upon")), end="keep")
 RATE_RPS, ROWS, OF = 150, 600, 3
-READY_S = 8  # for three processes to be ready, where others keep the machine busy
+READY_S = 8  # for three hosts to be ready, where others keep the machine busy
+MANY_S = 14  # for those of two processes each
 FLAGS = (
     *("--model", "m", "--metrics", "none", "--no-preflight", "--no-tail", "--quiet"),
     *("--request-rate", str(RATE_RPS), "--num-prompts", str(ROWS), "--input-len", "8", "--output-len", "2"),
@@ -72,10 +73,10 @@ def sent(folder: Path, start_at: str, *flags: str) -> list[Received]:
 
 
 def test_three_hosts_send_the_plan_of_one(tmp_path: Path) -> None:
-    """Each row once, at its due time and not before, counted from one start; the words are all hosts' own
-    together; the instants at which they arrive follow the law that one process would have kept.
+    """By two processes each: every row once, at its due time and not before, counted from one start, each in
+    words of its own; the instants at which they arrive follow the law that one process would have kept.
     """
-    requests = sent(tmp_path, soon(READY_S), "--salt", "same")
+    requests = sent(tmp_path, soon(MANY_S), "--processes", "2")
     shards = [load(tmp_path / str(k)) for k in range(1, OF + 1)]
     origins_ns = [shard.header.clock_origin_monotonic_ns or 0 for shard in shards]
     assert max(origins_ns) - min(origins_ns) < 1e6
@@ -102,6 +103,8 @@ def test_three_hosts_send_the_plan_of_one(tmp_path: Path) -> None:
     p_values = uniform.p_values(np.clip(u, 1e-15, 1 - 1e-15))
     assert min(p_values.values()) * len(p_values) >= LIMITS.arrivals_p, p_values
     assert len({request.body for request in requests}) == ROWS
+    lines = [line for k in (1, 2, 3) for line in (tmp_path / f"{k}/records.jsonl").read_text().splitlines()]
+    assert {(row["worker"], row["index"] % 6) for row in map(json.loads, lines)} == {(k, k) for k in range(6)}
 
 
 def test_what_they_measured_merges_into_one_run(tmp_path: Path) -> None:
@@ -157,22 +160,22 @@ def test_a_host_that_is_killed_is_missed_by_name(tmp_path: Path) -> None:
 def test_ctrl_c_while_it_waits_ends_it_with_nothing_sent(tmp_path: Path) -> None:
     """Long before the start, and in its last seconds: one line, no folder."""
 
-    async def main(start_s: float) -> tuple[int, str, int]:
+    async def main(start_s: float, processes: int) -> tuple[int, str, int]:
         async with ScriptedServer(QUICK) as server:
-            command = ("run", "--base-url", server.url, *FLAGS, "--start-at", soon(start_s), "--out", "r")
-            words = [word for word in command if word != "--quiet"]
+            words = ["run", "--base-url", server.url, *FLAGS, "--start-at", soon(start_s), "--out", "r"]
+            words = [word for word in words if word != "--quiet"] + ["--processes", str(processes)]
             with running(*words, cwd=tmp_path) as process:
                 assert process.stderr is not None
                 line = await asyncio.to_thread(process.stderr.readline)
                 while "waiting for the start" not in line:
                     line = await asyncio.to_thread(process.stderr.readline)
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(3 if start_s < 20 else 0.5)  # for the processes to be there
                 process.send_signal(signal.SIGINT)
                 _, said = await asyncio.to_thread(process.communicate, timeout=30)
             return process.returncode, said, len(server.requests)
 
-    for start_s in (300, 18):
-        code, said, requests = asyncio.run(main(start_s))
+    for start_s, processes in ((300, 1), (18, 1), (18, 2)):
+        code, said, requests = asyncio.run(main(start_s, processes))
         assert (code, requests) == (Exit.INTERRUPTED, 0)
         assert said.splitlines()[-1] == "loadgen: interrupted before anything was sent; nothing is kept"
         assert not (tmp_path / "r").exists()
