@@ -38,7 +38,7 @@ load:
   num_requests: 12
   tail: false
   classes:
-    chat: {{weight: 1, prompt_tokens: 8, output_tokens: 4, extra_body: {{user_token: {body}}}}}
+    chat: {{weight: 1, prompt_tokens: 8, output_tokens: 1, extra_body: {{user_token: {body}}}}}
 slos: ["p90(ttft) <= 5s"]
 """
 
@@ -145,6 +145,7 @@ class Witness:
             loadgen, *words, cwd=self.left, XDG_CACHE_HOME=str(self.left / "cache"), **environment(), **env
         )
         self.said += [(f"stdout of {words[0]}", ended.out), (f"stderr of {words[0]}", ended.err)]
+        assert ended.code not in (2, 70), (words, ended.err)  # it was understood, and did its work
         return ended
 
     def leaks(self) -> set[str]:
@@ -205,7 +206,7 @@ async def test_nothing_that_the_other_commands_leave_holds_a_secret(tmp_path: Pa
             GITHUB_STEP_SUMMARY=str(seen.left / "summary.md"),
             GITHUB_ACTIONS="true",
         )
-        await seen.run("capacity", asked, *at, "--most-runs", "2", "--out", "found")
+        await seen.run("capacity", asked, "--base-url", server.url, "--most-runs", "2", "--out", "found")
         await seen.run("report", "one", "two", "--html", "both.html")
     for name in ("one", "two"):
         assert (seen.left / name / "run.json").is_file(), seen.said
