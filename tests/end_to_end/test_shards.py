@@ -98,7 +98,7 @@ def test_three_hosts_send_the_plan_of_one(tmp_path: Path) -> None:
     assert late_s.min() > -1e-3
     assert np.median(late_s) < 0.05
     came_ns = np.sort(plan.due_ns + np.rint(np.maximum(late_s, 0) * 1e6).astype(np.int64) * 1000)
-    u = arrivals.residuals(Poisson(kind="poisson", rate=f"{RATE_RPS}/s"), 0, came_ns)  # type: ignore[call-arg]
+    u = arrivals.residuals(Poisson(kind="poisson", rate=RATE_RPS), 0, came_ns)
     assert u is not None
     p_values = uniform.p_values(np.clip(u, 1e-15, 1 - 1e-15))
     assert min(p_values.values()) * len(p_values) >= LIMITS.arrivals_p, p_values
