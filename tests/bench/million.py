@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from loadgen.report.figures import number
+from loadgen.report.figures import UNDEFINED, number
 from loadgen.run import Run, load
 from loadgen.stats.summary import from_json
 from tests.bench.machine import load_average, machine
@@ -39,7 +39,9 @@ def measured(work: Path, rows: int = ROWS, per_s: float = PER_S) -> dict[str, An
     page, http = work / "million.html", str(runs[HTTP])
     table = [
         _row("draw the plan", lambda: _loadgen("plan", "--json", *_drawn(asked))),
-        _row("run in virtual time", lambda: _in_virtual_time(runs[VIRTUAL], asked), runs[VIRTUAL]),
+        _row(
+            "run in virtual time (SIMULATED)", lambda: _in_virtual_time(runs[VIRTUAL], asked), runs[VIRTUAL]
+        ),
         _row("report of it", lambda: _loadgen("report", str(runs[VIRTUAL]), "--json")),
         _row("run over HTTP", lambda: _over_http(runs[HTTP], asked), runs[HTTP]),
         _row("report of it", lambda: _loadgen("report", http, "--json")),
@@ -88,7 +90,7 @@ def _row(stage: str, does: Callable[[], Spent], left: Path | None = None) -> lis
     spent = does()
     print(f"{stage}: {spent.wall_s:.1f} s, {spent.rss_mb:,.0f} MB", file=sys.stderr, flush=True)
     seconds = (number(spent.wall_s), number(spent.cpu_s))
-    return [stage, *seconds, f"{spent.rss_mb:,.0f}", "" if left is None else _size_mb(left), beside]
+    return [stage, *seconds, f"{spent.rss_mb:,.0f}", UNDEFINED if left is None else _size_mb(left), beside]
 
 
 def _size_mb(path: Path) -> str:

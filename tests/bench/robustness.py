@@ -20,7 +20,7 @@ from typing import Any
 
 from loadgen.charts.picture import Picture, colour, plain, svg
 from loadgen.charts.theme import series as nth_ink
-from loadgen.report.figures import number
+from loadgen.report.figures import UNDEFINED, number
 from loadgen.report.markdown import as_list, as_table, escape
 from loadgen.report.tables import Column, Table
 from loadgen.studies.curves import as_columns
@@ -160,7 +160,7 @@ def _is_number(cell: str) -> bool:
     try:
         float(cell.replace(",", ""))
     except ValueError:
-        return False
+        return cell == UNDEFINED
     return True
 
 
