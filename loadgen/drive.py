@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,7 @@ import msgspec
 from loadgen.backends import CHAT, COMPLETIONS
 from loadgen.plan import NONE, Plan
 from loadgen.records import RequestRecord
-from loadgen.run import Health, Run, RunHeader, RunWriter, Source, as_json, load, utc, write_whole, writing
+from loadgen.run import Run, RunHeader, RunWriter, Source, as_json, load, utc, write_whole, writing
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.stats.summary import Summary
 from loadgen.target import Target
@@ -32,6 +33,7 @@ from loadgen.units import argument
 if TYPE_CHECKING:
     from loadgen.client.appointed import Appointed
     from loadgen.client.control import Counters, Stop
+    from loadgen.client.fleet import Fared
     from loadgen.client.job import Job, Share
     from loadgen.client.preflight import Preflight
     from loadgen.cluster.nodes import Cluster
@@ -228,6 +230,7 @@ async def fire(
     from loadgen.client import fleet
     from loadgen.client.job import Share
     from loadgen.client.link import beside
+    from loadgen.client.lost import loss
     from loadgen.client.scraper import Scraper
 
     shares = (
@@ -257,20 +260,23 @@ async def fire(
             writer.append(record)
             looking.at(record)
 
-        async def sent() -> Health:
+        async def sent() -> Fared:
             told: Any = {"on_start": started, "counters": counters, "stop": stop}
             if cluster is None and len(shares) == 1:
-                return await job.run(shares[0], append=append, peers=appointed, **told)
+                health = await job.run(shares[0], append=append, peers=appointed, **told)
+                return fleet.Fared(health, [], counters.due)
             links = (
                 cluster.links(job, shares, lambda lines: writer.append_lines(lines))
                 if cluster
                 else beside(job, shares)
             )
             start_ns = appointed.start_ns if appointed else fleet.soon
-            return (await fleet.run(links, order.folder, start_ns=start_ns, **told)).health
+            return await fleet.run(links, order.folder, start_ns=start_ns, **told)
 
         try:
-            header.health = await sent()
+            fared = await sent()
+            ended_ns = stop.asked_ns or time.perf_counter_ns()
+            header.health = fared.health
             if appointed is not None and order.shard is not None:
                 header.health.start_by, header.health.start_error_s = appointed.by, appointed.error_s
             header.complete = True
@@ -283,8 +289,12 @@ async def fire(
             header.interrupted = stop.asked and (header.ended_early is None or stop.cutting)
             header.rows_due, header.rows_not_sent = counters.due, len(order.part) - counters.planned
             header.rows_dropped = counters.dropped
-        if header.health.processes_lost:  # what it told last was not the last that it did
-            header.rows_due = header.rows_not_sent = None
+        if fared.lost:  # what these told last was not the last that they did
+            lost = loss(job, fared.lost, ended_ns - counters.origin_ns)
+            for record in lost.records:
+                writer.append(record)
+            header.rows_lost, header.rows_not_sent = len(lost.records), len(order.part) - lost.sent
+            header.rows_due = None if lost.due is None else fared.due + lost.due
     return load(order.folder)
 
 

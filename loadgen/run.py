@@ -221,9 +221,13 @@ def refuse_used(folder: Path) -> None:
     """Raises ScenarioError where `folder` holds something, is none or cannot be looked into."""
     try:
         if folder.exists() and any(folder.iterdir()):
-            raise ScenarioError(f"{folder} is not empty: choose another folder with --out, or remove it")
+            raise _used(folder)
     except OSError as problem:
         raise _no_folder(folder, problem) from None
+
+
+def _used(folder: Path) -> ScenarioError:
+    return ScenarioError(f"{folder} is not empty: choose another folder with --out, or remove it")
 
 
 def _no_folder(folder: Path, problem: OSError) -> ScenarioError:
@@ -239,8 +243,15 @@ class RecordWriter:
     opened, WriteError afterwards.
     """
 
+    _FLAGS = 0
+
     def __init__(self, folder: Path) -> None:
-        self._records = (folder / "records.jsonl").open("ab", buffering=0)
+        self._records = open(  # noqa: SIM115  a Path's takes no opener
+            folder / "records.jsonl",
+            "ab",
+            buffering=0,
+            opener=lambda path, flags: os.open(path, flags | self._FLAGS, 0o666),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -271,11 +282,15 @@ class RunWriter(RecordWriter):
     afterwards.
     """
 
+    _FLAGS = os.O_EXCL  # another run may make it at this moment
+
     def __init__(self, folder: Path) -> None:
         refuse_used(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             super().__init__(folder)
+        except FileExistsError as problem:
+            raise (_used(folder) if folder.is_dir() else _no_folder(folder, problem)) from None
         except OSError as problem:
             raise _no_folder(folder, problem) from None
         self._folder = folder

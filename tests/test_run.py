@@ -407,3 +407,17 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "to-file").is_symlink()
     assert (tmp_path / "file").read_bytes() == b"{}"
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_two_runs_that_find_one_folder_empty_do_not_share_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both looked before either wrote: the second is told what it would have been told a moment later."""
+    with RunWriter(tmp_path / "run") as writer:
+        writer.append(ok(0))
+        monkeypatch.setattr("loadgen.run.refuse_used", lambda folder: None)
+        with pytest.raises(ScenarioError, match="run is not empty: choose another folder with --out"):
+            RunWriter(tmp_path / "run")
+        with RecordWriter(tmp_path / "run") as process_of_the_first:
+            process_of_the_first.append(ok(1))
+    assert (tmp_path / "run" / "records.jsonl").read_bytes().count(b"\n") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -104,13 +105,17 @@ class Stop:
     """The user's wish to end a run: from a signal handler or another thread, before the run as well."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked_ns: int | None = None
         self.cutting = False
         self._wake: Callable[[], object] | None = None
 
+    @property
+    def asked(self) -> bool:
+        return self.asked_ns is not None
+
     def drain(self) -> None:
         """Send no more; wait at most the scenario's `drain` for what is in flight."""
-        self.asked = True
+        self.asked_ns = self.asked_ns or time.perf_counter_ns()
         if self._wake is not None:
             self._wake()
 

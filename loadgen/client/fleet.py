@@ -81,10 +81,13 @@ def _most(plan: Plan) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fared:
-    """How the processes of a run fared together, and whose shares were lost with them."""
+    """How the processes of a run fared together, whose shares were lost with them, and how many rows fell due
+    at the others.
+    """
 
     health: Health
     lost: list[Share]
+    due: int
 
 
 async def soon(lead_ns: int) -> int:
@@ -190,7 +193,9 @@ class _Fleet:
                 clock = worker.link.clock
                 worker.health.start_error_s, worker.health.start_by = clock.error_ns / 1e9, clock.by
         health = merged_health([worker.health for worker in self.workers], self._counters.in_flight_max)
-        return Fared(health, [worker.link.share for worker in self.workers if worker.health is None])
+        lost = [worker.link.share for worker in self.workers if worker.health is None]
+        due = sum(worker.counters.due for worker in self.workers if worker.health is not None)
+        return Fared(health, lost, due)
 
     def facts(self) -> list[dict[str, Any]]:
         """What is kept of each."""

@@ -37,7 +37,7 @@ def judge_validity(
         *_tokens(run),
         *_zero_gaps(run, late),
         *_arrivals(certificate),
-        *_client(health, why.less),
+        *_client(run, health, why.less),
         *_warm(run, health),
         *_start(health, metrics),
         *_shard(run),
@@ -91,7 +91,12 @@ def _why(run: Run) -> str:
         shards = f"shard {cut[0]}" if len(cut) == 1 else f"shards {', '.join(map(str, cut))}"
         missing = header.plan_rows - int((run.records.index < header.plan_rows).sum())
         return f"{shards} was cut short; {missing:,} of the plan's {header.plan_rows:,} rows are missing"
-    return f"it broke with {header.crashed}" if header.crashed else "it was killed, or is still going on"
+    why = f"it broke with {header.crashed}" if header.crashed else "it was killed, or is still going on"
+    there = int((run.records.index < header.plan_rows).sum())
+    if header.shard is not None or there == header.plan_rows:
+        return f"{why}; {len(run.records):,} requests are recorded"
+    recorded = f"{there:,} of the plan's {header.plan_rows:,} rows are recorded"
+    return f"{why}; {recorded}, {header.plan_rows - there:,} are missing"
 
 
 def _due_unknown(run: Run) -> Iterator[Finding]:
@@ -259,12 +264,14 @@ def _arrivals(certificate: Certificate | None) -> Iterator[Finding]:
         )
 
 
-def _client(health: Health, less: str) -> Iterator[Finding]:
+def _client(run: Run, health: Health, less: str) -> Iterator[Finding]:
     if health.processes_lost:
         text = f"{health.processes_lost} of {health.processes} client processes ended before the run did"
-        yield _invalid(
-            "processes_lost", f"{text}; their requests are missing", "look at what ended them; run again"
-        )
+        if run.header.rows_lost:
+            text += f"; {run.header.rows_lost:,} requests due were lost with them, each recorded as aborted"
+        if run.header.rows_due is None:
+            text += "; those of theirs that wait for answers are missing"
+        yield _invalid("processes_lost", text, "look at what ended them; run again")
     if health.descriptors_exhausted:
         yield _exhausted("descriptors", f"raise `ulimit -n`, or {less}")
     if health.ports_exhausted:

@@ -213,26 +213,101 @@ def test_the_tail_goes_on_in_all_until_the_planned_rows_of_all_have_ended(tmp_pa
 
 
 def test_the_others_go_on_when_a_process_is_lost(tmp_path: Path) -> None:
-    """Every row of the other is answered, and the run is complete, and INVALID for what is missing."""
+    """Every row of the other is answered; those that are lost are recorded, counted, sent by nobody."""
 
     async def kill(server: ScriptedServer) -> None:
         await server.until(lambda: len(server.requests) > 10)
         os.kill(workers_of(os.getpid())[1], signal.SIGKILL)
 
-    run, _ = shot(Shoot(tmp_path / "r", asked(2, tail=False)), QUICK, kill)
+    shoot = Shoot(tmp_path / "r", asked(2, tail=False))
+    run, requests = shot(shoot, QUICK, kill)
     assert run.header.complete
     assert run.header.health is not None
     assert (run.header.health.processes, run.header.health.processes_lost) == (2, 1)
     r = run.records
     assert sorted(r.index[r.index % 2 == 0]) == list(range(0, 60, 2))
-    assert 0 < (r.index % 2 == 1).sum() < 30
+    lost = r.only(r.has(Outcome.ABORTED))
+    assert set(lost.error) == {"lost with client process 1"}
+    assert 0 < len(lost) < 30
+    assert run.header.rows_lost == len(lost)
+    assert run.header.rows_due == len(r) == 60
+    assert run.header.rows_not_sent == len(lost)
+    sent = {request.headers["x-request-id"] for request in requests}
+    assert len(sent - {*r.request_id}) == 0
+    late = [name for name in lost.request_id if name in sent]
+    assert len(late) <= shoot.counters.in_flight_max  # they were in flight as it died
+    due_ns = dict(zip(shoot.order.plan.index.tolist(), shoot.order.plan.due_ns.tolist(), strict=True))
+    assert lost.due_s == pytest.approx([due_ns[index] / 1e9 for index in lost.index.tolist()], abs=1e-6)
     exits = [one["exit"] for one in json.loads((tmp_path / "r" / "workers.json").read_bytes())]
     assert exits == [0, -signal.SIGKILL]
     summary = conclude(run, tmp_path / "r")
     findings = {finding.name for finding in summary.findings}
-    assert "processes_lost" in findings
-    assert "records_missing" not in findings  # nobody knows how many fell due
+    assert "records_missing" not in findings
+    (said,) = [finding.text for finding in summary.findings if finding.name == "processes_lost"]
+    assert f"1 of 2 client processes ended before the run did; {len(lost)} requests due were lost" in said
     assert of_run(summary) == Exit.INVALID
+
+
+@pytest.mark.parametrize(
+    ("load", "lost"),
+    [(SESSIONS | {"sessions": {"turns": 3}}, {0, 1, 2}), (USERS, {0})],
+    ids=["sessions", "users"],
+)
+def test_only_rows_that_wait_for_nobody_are_known_to_be_lost(
+    tmp_path: Path, load: dict[str, Any], lost: set[int]
+) -> None:
+    """Of sessions in a process that dies before the first answer, their first turns; of users, nothing."""
+
+    async def kill(server: ScriptedServer) -> None:
+        await server.until(lambda: len(server.requests) > 1)
+        os.kill(workers_of(os.getpid())[1], signal.SIGKILL)
+
+    run, _ = shot(Shoot(tmp_path / "r", asked(2, **load, tail=False)), SLOW, kill)
+    r = run.records
+    gone = r.only(r.has(Outcome.ABORTED))
+    assert run.header.rows_due is None
+    assert run.header.rows_lost == len(gone) in lost
+    assert {*gone.turn.tolist()} <= {1.0}
+
+
+def test_rows_that_were_not_due_when_the_user_ended_the_run_are_not_lost(tmp_path: Path) -> None:
+    """A process is killed, then the run is ended, long before its last row would have been due."""
+    shoot = Shoot(tmp_path / "r", asked(2, duration="30s", num_requests=None))
+
+    async def end(server: ScriptedServer) -> None:
+        await server.until(lambda: len(server.requests) > 10)
+        os.kill(workers_of(os.getpid())[0], signal.SIGKILL)
+        await server.until(lambda: len(server.requests) > 30)
+        shoot.stop.drain()
+
+    run, _ = shot(shoot, QUICK, end)
+    r = run.records
+    gone = r.only(r.has(Outcome.ABORTED))
+    assert run.header.interrupted
+    assert run.header.rows_due == len(r)
+    assert 0 < len(gone) == run.header.rows_lost
+    assert gone.due_s.max() <= r.due_s[~r.has(Outcome.ABORTED)].max() + 0.5
+    assert {*r.index.tolist()} == {*range(len(r))}, "no row between is left out, and none beyond is there"
+
+
+def test_the_tail_of_a_lost_process_is_lost_as_far_as_the_others_went(tmp_path: Path) -> None:
+    """The last planned row takes 0.8 s; of the process that dies, tail rows fell due meanwhile."""
+
+    def answer(request: Received) -> Reply:
+        return SLOW if request.headers["x-request-id"].endswith("-3") else QUICK
+
+    async def kill(server: ScriptedServer) -> None:
+        await server.until(lambda: len(server.requests) > 3)
+        os.kill(workers_of(os.getpid())[0], signal.SIGKILL)
+
+    load = {"arrivals": {"kind": "constant", "rate": "50/s"}, "num_requests": 4}
+    run, _ = shot(Shoot(tmp_path / "r", asked(2, **load)), answer, kill)
+    r = run.records
+    gone = r.only(r.has(Outcome.ABORTED) & [error == "lost with client process 0" for error in r.error])
+    assert len(gone) > 5
+    assert {*(gone.index % 2).tolist()} == {0}
+    assert run.header.rows_due == len(r)
+    assert {*r.index.tolist()} == {*range(len(r))}
 
 
 def test_a_process_that_is_killed_before_the_start_is_one_line(tmp_path: Path) -> None:

@@ -330,6 +330,21 @@ def test_a_run_that_is_not_whole(header: dict[str, Any], name: str, effect: str)
     assert str(header.get("crashed", "")) in found(run)[name].text
 
 
+@pytest.mark.parametrize(
+    ("plan_rows", "shard", "said"),
+    [
+        (20_000, None, "2 of the plan's 20,000 rows are recorded, 19,998 are missing"),
+        (2, None, "2 requests are recorded"),
+        (20_000, "2/8", "2 requests are recorded"),
+    ],
+    ids=["cut", "only its end is missing", "shard"],
+)
+def test_a_killed_run_says_how_much_of_it_is_missing(plan_rows: int, shard: str | None, said: str) -> None:
+    """Of a shard it is not known how many rows it would have had."""
+    run = run_of([ok(0), ok(1, 1.0)], complete=False, rows_due=None, plan_rows=plan_rows, shard=shard)
+    assert found(run)["incomplete"].text.endswith(f"it was killed, or is still going on; {said}")
+
+
 def test_a_torn_line_is_said() -> None:
     """A record lost with the last line is told."""
     run = run_of([ok(0)])
