@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -415,7 +416,7 @@ def test_two_runs_that_find_one_folder_empty_do_not_share_it(
     """Both looked before either wrote: the second is told what it would have been told a moment later."""
     with RunWriter(tmp_path / "run") as writer:
         writer.append(ok(0))
-        monkeypatch.setattr("loadgen.run.refuse_used", lambda folder: None)
+        monkeypatch.setattr(sys.modules[RunWriter.__module__], "refuse_used", lambda folder: None)
         with pytest.raises(ScenarioError, match="run is not empty: choose another folder with --out"):
             RunWriter(tmp_path / "run")
         with RecordWriter(tmp_path / "run") as process_of_the_first:
