@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
-from secrets import token_hex
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -14,6 +13,7 @@ import numpy as np
 
 from loadgen.client.unreachable import Unreachable
 from loadgen.drive import Order, conclude
+from loadgen.earlier import set_aside
 from loadgen.laws import Closed
 from loadgen.level import at_concurrency, at_rate, pace_rps
 from loadgen.looks import Looks
@@ -158,7 +158,7 @@ class Probing:
             if (cut_off := _cut_off(run)) is None:
                 self._folders[at].append(folder)
                 return run, summary
-            _set_aside(folder)
+            set_aside(folder)
         where = f"{self.scenario.target.base_url}: " if self.scenario.target else ""
         raise Unreachable(f"{where}at a {self.over} of {at:g}, twice, {cut_off}: see whether it still runs")
 
@@ -179,17 +179,13 @@ class Probing:
             return None
         header = _header(folder)
         if header is None:
-            _set_aside(folder)
+            set_aside(folder)
             return None
         was, asked = header.scenario, scenario.as_asked()
         same = header.plan_digest == digest and was | {"slos": 0} == asked | {"slos": 0}
         if not same or (header.ended_early is not None and was["slos"] != asked["slos"]):
             raise ScenarioError(f"{folder} is a probe of another scenario: choose another folder with --out")
         return folder
-
-
-def _set_aside(folder: Path) -> None:
-    folder.rename(folder.with_name(f"unused-{token_hex(3)}-{folder.name}"))
 
 
 def _header(folder: Path) -> RunHeader | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from datetime import datetime
 from errno import EINVAL
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import IO, Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -294,10 +295,35 @@ class RunWriter(RecordWriter):
         except OSError as problem:
             raise _no_folder(folder, problem) from None
         self._folder = folder
+        _lock(self._records, shared=False)
 
     def write_header(self, header: RunHeader) -> None:
         """Write run.json, whole or not at all; may be called again."""
         write_whole(self._folder / "run.json", as_json(header))
+
+
+def goes_on(folder: Path) -> bool:
+    """Whether a process of this machine writes the run in `folder`, as far as can be told."""
+    path = folder / "records.jsonl"
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return not _lock(file, shared=True)
+
+
+def _lock(file: IO[bytes], *, shared: bool) -> bool:
+    """False where another has it. It goes with the process that has it, however that ends."""
+    if sys.platform == "win32":
+        return True
+    from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+
+    try:
+        flock(file, (LOCK_SH if shared else LOCK_EX) | LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def as_json(value: object) -> bytes:

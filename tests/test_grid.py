@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from loadgen import drive
 from loadgen.cli.app import app
 from loadgen.cli.exits import Exit, worst
 from loadgen.grid import MOST_CELLS, Ran, cells, table
+from loadgen.run import RunWriter
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.workload import draw
+from tests.records import ok
 
 LOAD: dict[str, Any] = {"arrivals": {"kind": "constant", "rate": "4/s"}, "num_requests": 3, "tail": False}
 
@@ -280,3 +283,85 @@ def test_a_grid_may_end_with_the_first_cell_that_fails(
 def test_the_code_of_a_grid_is_that_of_its_worst_cell(codes: list[Exit], code: Exit) -> None:
     """Interrupted, invalid, failed, unresolved, ok."""
     assert worst(codes) == code
+
+
+# --- taken up again ----
+
+
+def cut_short(run: Path) -> None:
+    """As a kill leaves a run: its last line half written, its header that of the start."""
+    header = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(header | {"complete": False, "rows_due": None}))
+    (run / "records.jsonl").write_bytes((run / "records.jsonl").read_bytes()[:-40])
+    (run / "summary.json").unlink()
+
+
+def told(folder: Path) -> list[dict[str, str]]:
+    """What a table says of its cells, whichever run it was."""
+    return [{key: of for key, of in row.items() if key != "run_id"} for row in read(folder.read_text())]
+
+
+def test_a_grid_goes_on_at_the_first_cell_that_is_not_complete(tmp_path: Path) -> None:
+    """The first is kept to the byte, the second made again and what there was kept aside; the table is that
+    of a grid that nothing befell.
+    """
+    _, undisturbed = swept(tmp_path, RATES)
+    out = tmp_path / "out"
+    first, second, third = sorted(path for path in out.iterdir() if path.is_dir())
+    whole = told(out / "cells.csv")
+    cut_short(second)
+    half = (second / "records.jsonl").read_bytes()
+    shutil.rmtree(third)
+    (out / "cells.csv").unlink()
+    before = {name: (first / name).read_bytes() for name in ("run.json", "records.jsonl")}
+    _, rows = swept(tmp_path, RATES)
+    assert {name: (first / name).read_bytes() for name in before} == before
+    assert told(out / "cells.csv") == whole
+    same = [row["run_id"] == was["run_id"] for row, was in zip(rows, undisturbed, strict=True)]
+    assert same == [True, False, False]
+    (aside,) = out.glob(f"unused-*-{second.name}")
+    assert (aside / "records.jsonl").read_bytes() == half
+
+
+def test_a_grid_that_is_whole_runs_nothing_again(tmp_path: Path) -> None:
+    """Its table is made anew, and the code is the same."""
+    code, rows = swept(tmp_path, FAILING)
+    assert swept(tmp_path, FAILING) == (code, rows)
+    assert swept(tmp_path, FAILING, "--stop-on-fail") == (code, rows[:2])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((RATES, ("--seed", "7")), "001-rate=2_s is a run of another scenario, or of other flags"),
+        ((RATES, ("--salt", "other")), "001-rate=2_s is a run of another scenario, or of other flags"),
+        ((RATES.replace("4/s", "5/s"), ()), "002-rate=4_s is no run of this scenario"),
+        (("", ()), "out is not empty"),
+    ],
+    ids=["seed", "salt", "rates", "no grid"],
+)
+def test_another_scenario_does_not_go_on_in_the_folder_of_a_grid(
+    tmp_path: Path, change: tuple[str, tuple[str, ...]], said: str
+) -> None:
+    """One line, before anything is run or moved."""
+    swept(tmp_path, RATES)
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    with pytest.raises(ScenarioError) as caught:
+        swept(tmp_path, change[0], *change[1])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+
+
+def test_a_cell_that_still_runs_is_left_alone(tmp_path: Path) -> None:
+    """Another process writes it: it is not moved from under that."""
+    swept(tmp_path, RATES)
+    second = tmp_path / "out" / "002-rate=4_s"
+    header = (second / "run.json").read_text()
+    shutil.rmtree(second)
+    with RunWriter(second) as writer:
+        (second / "run.json").write_text(json.dumps(json.loads(header) | {"complete": False}))
+        with pytest.raises(ScenarioError, match="002-rate=4_s: that run still goes on: wait, or choose"):
+            swept(tmp_path, RATES)
+        writer.append(ok(0))
+    assert swept(tmp_path, RATES)[0] == Exit.OK

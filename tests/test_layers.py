@@ -20,7 +20,7 @@ LEVELS = {
     "stats": 2, "client": 2, "pulse": 2,
     "engine.device": 2, "engine.door": 2, "engine.faults": 2, "engine.reply": 2, "engine.serve": 2,
     "engine.model.compute": 2,
-    "drive": 3, "compare": 3, "grid": 3, "repeats": 3, "calibrate": 3, "baseline": 3, "gate": 3,
+    "drive": 3, "compare": 3, "grid": 3, "repeats": 3, "earlier": 3, "calibrate": 3, "baseline": 3, "gate": 3,
     "imports": 3, "level": 3, "looks": 3, "probe": 3, "edges": 3, "capacity": 3, "replicas": 3, "sweep": 3,
     "ladder": 3, "cluster": 3,
     "report": 4, "api": 4,

@@ -29,25 +29,37 @@ def run_grid(
 ) -> Exit:
     """Run every cell, each with a salt of its own; `stop`: until one does not end well.
 
-    cells.csv is written anew after each, so that what was measured is in it whatever comes after.
+    Cells that an earlier call ran to their end are not run again. cells.csv is written anew after each, so
+    that what was measured is in it whatever comes after.
     """
     from loadgen import drive
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import looked_at, run_async
-    from loadgen.cli.repeats import run_one
-    from loadgen.grid import Ran, cells, table
+    from loadgen.cli.repeats import kept_one, run_one
+    from loadgen.earlier import is_whole, refuse_strange
+    from loadgen.grid import Cell, Ran, cells, table
     from loadgen.report.terminal import print_grid
     from loadgen.run import write_whole
     from loadgen.workload import draw
 
     grid, ran = cells(scenario, where), []
     run_id = drive.new_run_id(scenario.name)
+
+    def order_of(cell: Cell) -> drive.Order:
+        plan, at, number = draw(cell.scenario), folder / cell.name, cell.name.partition("-")[0]
+        own_salt = f"{salt}-{number}" if salt else None
+        return drive.Order(cell.scenario, plan, at, f"{run_id}-{number}", command_line(), own_salt)
+
+    refuse_strange(folder, {TABLE, *(cell.name for cell in grid)})
+    there = [cell for cell in grid if (folder / cell.name).exists()]
+    made = {cell.name for cell in there if is_whole(order_of(cell), virtual=virtual)}
     for cell in grid:
-        plan, at = draw(cell.scenario), folder / cell.name
-        own_salt = f"{salt}-{cell.name[:3]}" if salt else None
-        order = drive.Order(cell.scenario, plan, at, f"{run_id}-{cell.name[:3]}", command_line(), own_salt)
-        reached = None if virtual else run_async(looked_at(order, manner))
-        summary = run_one(order, reached, words, manner, cell.name, virtual=virtual)
+        order = order_of(cell)
+        if cell.name in made:
+            summary = kept_one(order, words, cell.name)
+        else:
+            reached = None if virtual else run_async(looked_at(order, manner))
+            summary = run_one(order, reached, words, manner, cell.name, virtual=virtual)
         ran.append(Ran(cell, summary, of_run(summary)))
         write_whole(folder / TABLE, table(ran).encode())
         if summary.interrupted or (stop and ran[-1].code):

@@ -17,30 +17,52 @@ if TYPE_CHECKING:
 def run_repeats(order: Order, words: Words, manner: Manner, *, virtual: bool) -> Exit:
     """Make every run that the order's scenario asks for; the code is that of the worst.
 
-    The target is looked at once, before the first. An interrupted run is the last.
+    The target is looked at once, before the first. An interrupted run is the last. Runs that an earlier call
+    brought to their end are not made again.
     """
     from loadgen.cli.firing import looked_at, run_async
+    from loadgen.earlier import is_whole, refuse_strange
     from loadgen.repeats import repeat
     from loadgen.report.terminal import print_repeats
 
-    reached = None if virtual else run_async(looked_at(order, manner))
     asked = order.scenario.repeats
+    orders = [repeat(order, number) for number in range(1, asked + 1)]
+    refuse_strange(order.folder, {one.folder.name for one in orders})
+    made = {one.folder for one in orders if is_whole(one, virtual=virtual)}
+    reached = None if virtual or len(made) == asked else run_async(looked_at(order, manner))
     summaries: list[Summary] = []
-    for number in range(1, asked + 1):
+    for number, one in enumerate(orders, 1):
         title = f"run {number} of {asked}"
-        summaries.append(run_one(repeat(order, number), reached, words, manner, title, virtual=virtual))
+        summaries.append(
+            kept_one(one, words, title)
+            if one.folder in made
+            else run_one(one, reached, words, manner, title, virtual=virtual)
+        )
         if summaries[-1].interrupted:
             break
     words.show(partial(print_repeats, summaries, asked, folder=order.folder), summaries)
     return worst([of_run(summary) for summary in summaries])
 
 
+def kept_one(order: Order, words: Words, title: str) -> Summary:
+    """One run of several that was made before, concluded anew."""
+    from loadgen.drive import conclude
+    from loadgen.run import load
+
+    words.say(f"{title}: made before, and kept")
+    return conclude(load(order.folder), order.folder)
+
+
 def run_one(
     order: Order, reached: Reached | None, words: Words, manner: Manner, title: str, *, virtual: bool
 ) -> Summary:
-    """One run of several, concluded in its folder."""
+    """One run of several, concluded in its folder. One there that was cut short is kept aside."""
     from loadgen import drive
     from loadgen.cli.firing import fired, run_async, simulated
+    from loadgen.earlier import set_aside
+
+    if order.folder.exists():
+        words.say(f"{title}: cut short before; kept as {set_aside(order.folder).name}, and made again")
 
     words.say(f"{title}: {len(order.plan)} requests, {'simulated' if virtual else 'over HTTP'}")
     done = simulated(order) if virtual else run_async(fired(order, reached, manner, title))

@@ -133,7 +133,8 @@ def run(
     manner = Manner(words.progress, quiet, not no_preflight, positive_s("--wait-ready", wait_ready))
     run_id = drive.new_run_id(asked.name)
     folder = out or drive.RUNS / run_id
-    refuse_used(folder)
+    if trace or not (asked.vary or asked.repeats > 1):  # else it may go on where it ended
+        refuse_used(folder)
     refuse_unwritable(html, *PAGE, made=folder)
     if trace:
         code = traced(asked, words, str(scenario), folder, run_id, salt or None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -93,6 +94,22 @@ def test_an_interrupted_run_is_the_last(tmp_path: Path, monkeypatch: pytest.Monk
     assert ended.exit_code == 130
     assert "2 of 3 runs were made" in ended.stdout
     assert [header["interrupted"] for header in headers(tmp_path / "out")] == [False, True]
+
+
+def test_repeats_go_on_where_they_were_cut_short(tmp_path: Path) -> None:
+    """The first is kept, what there was of the second is kept aside, and two are made."""
+    assert run(tmp_path).exit_code == 0
+    out = tmp_path / "out"
+    first = headers(out)[0]
+    (out / "2" / "run.json").write_text(json.dumps(headers(out)[1] | {"complete": False}))
+    shutil.rmtree(out / "3")
+    ended = run(tmp_path)
+    assert ended.exit_code == 0
+    again = [json.loads((out / n / "run.json").read_text()) for n in "123"]
+    assert again[0] == first
+    assert len({header["run_id"][: -len("-1")] for header in again}) == 2
+    assert len([*out.glob("unused-*-2")]) == 1
+    assert "run 1 of 3: made before, and kept" in ended.output
 
 
 @pytest.mark.parametrize("more", [{"repeats": 2, "vary": {"seed": [1, 2]}}, {"vary": {"repeats": [1, 2]}}])
