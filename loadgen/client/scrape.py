@@ -24,6 +24,7 @@ from loadgen.client.inquiry import Inquiry, inquire
 from loadgen.client.metric_names import Metrics, NotMetricsError, read
 from loadgen.client.pipes import framed, hear, heard, obeying
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line
+from loadgen.run import WriteError, writing
 from loadgen.server_log import COUNTERS, EVERY_S, QUICK_FOR_S, QUICK_S, SERVER, Scrape, reasons
 from loadgen.target import Target
 
@@ -54,8 +55,11 @@ class Ready:
     absent: str | None
 
 
+@dataclass(frozen=True, slots=True)
 class End:
-    """To the process: the last record is written. From it: so is the last look."""
+    """To the process: the last record is written. From it: so is the last look, or why it is not."""
+
+    absent: str | None = None
 
 
 def main() -> None:
@@ -95,9 +99,11 @@ class _Watch:
         listening = asyncio.create_task(self._listen())
         try:
             await asyncio.gather(*map(self._watch, self._servers))
+            self._say(End())
+        except WriteError as problem:
+            self._say(End(str(problem)))
         finally:
             listening.cancel()
-        self._say(End())
 
     async def _watch(self, server: Server) -> None:
         """One server, on a clock of its own: one that hangs keeps none of the others waiting."""
@@ -135,7 +141,8 @@ class _Watch:
         while (message := await hear(self._pipe)) is not None:
             if isinstance(message, Start):
                 self._start = message
-                self._write()
+                with suppress(WriteError):  # the next look comes to it, too
+                    self._write()
                 self._begun.set()
             else:
                 self._begun.set()
@@ -152,7 +159,8 @@ class _Watch:
         """What is known of, once it is known where it goes and when the run began."""
         if self._start is None:
             return
-        with (self._start.folder / SERVER).open("ab") as file:
+        path = self._start.folder / SERVER
+        with writing(path), path.open("ab") as file:
             for at_ns, scrape in self._held:
                 scrape.at_s = round((at_ns - self._start.origin_ns) / 1e9, 6)
                 file.write(msgspec.json.encode(scrape) + b"\n")

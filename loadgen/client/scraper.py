@@ -66,8 +66,9 @@ class Scraper:
         if self._process is not None:
             self._say(End())
             try:
-                if not isinstance(await self._hear(END_S), End):
-                    self.absent = "the process that looked at them was lost during the run"
+                last = await self._hear(END_S)
+                lost = "the process that looked at them was lost during the run"
+                self.absent = last.absent if isinstance(last, End) else lost
             finally:
                 await self._kill()
         return self.absent

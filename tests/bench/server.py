@@ -27,6 +27,7 @@ class Served:
     url: str
     log: Path | None = None
     cpu_s: float | None = None
+    pid: int | None = None
 
     @property
     def port(self) -> int:
@@ -55,6 +56,7 @@ class Server:
         )
         try:
             _wait_ready(process, port)
+            served.pid = process.pid
             yield served
         finally:
             os.kill(process.pid, signal.SIGTERM)  # Popen.terminate would reap one that has ended
