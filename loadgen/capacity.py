@@ -21,7 +21,7 @@ from loadgen.laws import Closed
 from loadgen.looks import Looks
 from loadgen.plan import Phase
 from loadgen.probe import AnsweredBy, Interrupted, Measure, Over, Probe, Probing
-from loadgen.run import Run, Source, as_json, of_json, refuse_used, write_whole
+from loadgen.run import Run, Source, as_json, make_folder, of_json, write_whole
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.slo import Rate, promises
 from loadgen.stats.decidable import hopeless
@@ -244,8 +244,7 @@ def _taken_up(out: Path | None, found: Capacity) -> Iterator[Path]:
             raise ScenarioError(f"{problem}; choose another folder with --out, or remove it") from None
         _refuse_other(before, found, out)
     else:
-        refuse_used(out)
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         _write(found, out)
     yield out
 

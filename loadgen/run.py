@@ -227,6 +227,15 @@ def refuse_used(folder: Path) -> None:
         raise _no_folder(folder, problem) from None
 
 
+def make_folder(folder: Path) -> None:
+    """Raises ScenarioError where `folder` holds something, or cannot be made."""
+    refuse_used(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise _no_folder(folder, problem) from None
+
+
 def _used(folder: Path) -> ScenarioError:
     return ScenarioError(f"{folder} is not empty: choose another folder with --out, or remove it")
 
@@ -286,12 +295,11 @@ class RunWriter(RecordWriter):
     _FLAGS = os.O_EXCL  # another run may make it at this moment
 
     def __init__(self, folder: Path) -> None:
-        refuse_used(folder)
+        make_folder(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             super().__init__(folder)
-        except FileExistsError as problem:
-            raise (_used(folder) if folder.is_dir() else _no_folder(folder, problem)) from None
+        except FileExistsError:
+            raise _used(folder) from None
         except OSError as problem:
             raise _no_folder(folder, problem) from None
         self._folder = folder
