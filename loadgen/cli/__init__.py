@@ -6,6 +6,7 @@ import gc
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -18,8 +19,20 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         sys.exit(_command())
-    except KeyboardInterrupt:
-        sys.exit(Exit.INTERRUPTED)
+    except (KeyboardInterrupt, SystemExit) as end:  # typer makes the latter of the former
+        if wishes := [*_wishes(end)]:
+            for note in getattr(wishes[-1], "__notes__", []):
+                print(f"loadgen: interrupted; {note}", file=sys.stderr)
+            sys.exit(Exit.INTERRUPTED)
+        raise
+
+
+def _wishes(end: BaseException | None) -> Iterator[KeyboardInterrupt]:
+    """To end, the last first: each came while the one before was obeyed."""
+    while end is not None:
+        if isinstance(end, KeyboardInterrupt):
+            yield end
+        end = end.__context__
 
 
 def _command() -> int:

@@ -149,7 +149,7 @@ def measuring(manner: Manner, *, virtual: bool) -> Measure:
         refuse_impossible(order.scenario, order.plan)
         if not found:
             found.append(run_async(reach(order.scenario, order.plan, manner)))
-        return run_async(fired(order, found[0], manner, order.folder.name, looks=looks))
+        return run_async(fired(order, found[0], manner, order.folder.name, looks=looks), order.folder)
 
     return measure
 

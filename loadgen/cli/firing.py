@@ -6,16 +6,18 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loadgen.cli.calibrate import warnings
 from loadgen.cli.environment import unused
 from loadgen.cli.flags import api_key
 from loadgen.cli.proxies import proxied
-from loadgen.drive import Order, bundled_server, fire, simulate
+from loadgen.drive import Order, bundled_server, fire, kept, simulate
 from loadgen.plan import Plan
 from loadgen.run import Run, utc
 from loadgen.scenario import Scenario
@@ -56,16 +58,40 @@ class Reached:
     preflight: Preflight | None
 
 
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """A run's work on a loop of its own. Raises ScenarioError where no run could open its files."""
+def run_async(work: Coroutine[Any, Any, T], folder: Path | None = None) -> T:
+    """A run's work on a loop of its own; `folder`: where its records go, if it has any.
+
+    Raises ScenarioError where no run could open its files.
+    """
     with closing(work):  # whatever interrupts us, the import too
         from loadgen.client.loop import on_loop
 
+        before = {number: signal.getsignal(number) for number in _WISHES}
         try:
-            return on_loop(work)
-        except KeyboardInterrupt:  # once requests are sent, signals drain
-            print("loadgen: interrupted before anything was sent; nothing is kept", file=sys.stderr)
-            raise
+            return on_loop(_obeying(work))
+        except (KeyboardInterrupt, asyncio.CancelledError):  # while requests are sent, signals drain
+            if folder is None or not (folder / "run.json").is_file():
+                print("loadgen: interrupted before anything was sent; nothing is kept", file=sys.stderr)
+            raise KeyboardInterrupt from None
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+_WISHES = (signal.SIGINT, signal.SIGTERM)  # to end
+_obeyed: ContextVar[list[Callable[[], object]]] = ContextVar("_obeyed")
+
+
+async def _obeying(work: Coroutine[Any, Any, T]) -> T:
+    """Meanwhile a signal interrupts nothing in its midst: it cancels the work, or does as `_signals` says."""
+    task = asyncio.current_task()
+    assert task is not None
+    obeyed: list[Callable[[], object]] = [task.cancel]
+    _obeyed.set(obeyed)
+    with suppress(NotImplementedError):  # no signal handlers on Windows' event loops
+        for number in _WISHES:
+            asyncio.get_running_loop().add_signal_handler(number, lambda: obeyed[-1]())
+    return await work
 
 
 def refuse_impossible(scenario: Scenario, plan: Plan, cluster: Cluster | None = None) -> None:
@@ -165,7 +191,8 @@ def carried_out(order: Order, manner: Manner, *, virtual: bool) -> Run:
     async def over_http() -> Run:
         return await fired(order, await looked_at(order, manner), manner)
 
-    return simulated(order) if virtual else run_async(over_http())
+    with kept(order.folder):
+        return simulated(order) if virtual else run_async(over_http(), order.folder)
 
 
 def simulated(order: Order, *, trace: bool = False, looks: Looks | None = None) -> Run:
@@ -187,7 +214,7 @@ def simulated(order: Order, *, trace: bool = False, looks: Looks | None = None) 
 @contextmanager
 def _signals(stop: Stop, manner: Manner, drain_s: float) -> Iterator[None]:
     """Ctrl-C or SIGTERM once: stop sending and drain; twice: save now."""
-    loop = asyncio.get_running_loop()
+    obeyed = _obeyed.get([])  # of nobody, where another's loop runs us
 
     def asked() -> None:
         if stop.asked:
@@ -198,16 +225,11 @@ def _signals(stop: Stop, manner: Manner, drain_s: float) -> Iterator[None]:
             f"stopping: waiting at most {drain_s:g} s for what is in flight; once more to cut it"
         )
 
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    with suppress(NotImplementedError):  # no signal handlers on Windows' event loops
-        for s in before:
-            loop.add_signal_handler(s, asked)
+    obeyed.append(asked)
     try:
         yield
     finally:
-        for s, handler in before.items():
-            loop.remove_signal_handler(s)
-            signal.signal(s, handler)
+        obeyed.remove(asked)
 
 
 @asynccontextmanager

@@ -65,6 +65,7 @@ def run_one(
         words.say(f"{title}: cut short before; kept as {set_aside(order.folder).name}, and made again")
 
     words.say(f"{title}: {len(order.plan)} requests, {'simulated' if virtual else 'over HTTP'}")
-    done = simulated(order) if virtual else run_async(fired(order, reached, manner, title))
     with drive.kept(order.folder):
+        fires = None if virtual else fired(order, reached, manner, title)
+        done = simulated(order) if fires is None else run_async(fires, order.folder)
         return drive.conclude(done, order.folder)
