@@ -48,8 +48,9 @@ class Relay:
     async def begin(self, share: Share, sealed: Sealed, plan: Plan) -> dict[str, Any]:
         """Start the worker; what is to be known of it and of its node."""
         self._folder = Path(mkdtemp(prefix="loadgen-"))
-        self._worker = await start(share)
-        self._worker.write(framed(share) + framed(sealed(plan=plan, folder=self._folder)))
+        job = sealed(plan=plan, folder=self._folder)
+        self._worker = await start(share, job.api_key)
+        self._worker.write(framed(share) + framed(job))
         self._listening = asyncio.create_task(self._listen(self._worker))
         facts = {"version": __version__, "host": platform.node(), "folder": str(self._folder)}
         return self._worker.facts | facts

@@ -42,7 +42,7 @@ def test_what_strangers_wrote_moves_no_terminal(
     (tmp_path / "run.json").write_text(json.dumps({"schema": "\x1b[31m\n::error::all is well\r\u202e"}))
     assert code(monkeypatch, "report", str(tmp_path)) == 2
     said = capsys.readouterr().err
-    assert r"schema \x1b[31m" in said
+    assert r"schema '\x1b[31m" in said
     assert all(line.isprintable() and line.startswith("loadgen: ") for line in said.splitlines())
 
 

@@ -7,6 +7,7 @@ import errno
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -135,7 +136,7 @@ def test_processes_that_cannot_be_started_are_told(monkeypatch: pytest.MonkeyPat
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
-    links = beside(cast("Job", None), [Share(0, 2), Share(1, 2)])
+    links = beside(cast("Job", SimpleNamespace(api_key=None)), [Share(0, 2), Share(1, 2)])
     with pytest.raises(ScenarioError, match="of 2 client processes only 0 could be started: Too many open"):
         asyncio.run(fleet.run(links, Path(), on_start=lambda _: None, counters=Counters(), stop=Stop()))
 

@@ -79,7 +79,8 @@ def test_what_counts_as_a_secret() -> None:
         extra_body={"api_key": "hidden-one", "route": {"token": ["hidden-two", 5]}, "user": "shown"},
     )
     masked = Secrets.of(target, "the-key").masked
-    for secret in ("the-key", "abc123", "Bearer abc123", "0123456789", "hidden-one", "hidden-two", "hidden%2Dthree", "hidden-three"):
+    named = ("the-key", "abc123", "Bearer abc123", "0123456789")
+    for secret in (*named, "hidden-one", "hidden-two", "hidden%2Dthree", "hidden-three"):
         assert masked(f"<{secret}>") == "<***>"
     assert masked("Bearer a, b, dark, 2024-01-31, 5") == "Bearer a, b, dark, 2024-01-31, 5"
 
