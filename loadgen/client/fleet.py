@@ -40,7 +40,7 @@ def processes(plan: Plan, scenario: Scenario) -> int:
 
     Raises ScenarioError where several are asked for what only one can count.
     """
-    asked, bounds = scenario.client.processes, _counted_in_one(scenario)
+    asked, bounds = scenario.client.processes, counted_in_one(scenario)
     if asked == "auto":
         return 1 if bounds else min(needed(plan), max(1, _cores() - 1), _most(plan))
     if asked > 1 and bounds:
@@ -50,13 +50,13 @@ def processes(plan: Plan, scenario: Scenario) -> int:
 
 def shares(plan: Plan, scenario: Scenario, shard: Share) -> list[Share]:
     """Those of this machine's processes in its shard of the plan. Raises as `processes`."""
-    if shard.of > 1 and (bounds := _counted_in_one(scenario)):
+    if shard.of > 1 and (bounds := counted_in_one(scenario)):
         raise ScenarioError(f"--shard: {bounds[0]} is counted in one process, {shard.of} cannot keep it")
     most = len(plan) if plan.users is None else plan.users // shard.of  # else shares would not nest
     return shard.split(max(1, min(processes(plan.shard(shard.k, shard.of), scenario), most)))
 
 
-def _counted_in_one(scenario: Scenario) -> list[str]:
+def counted_in_one(scenario: Scenario) -> list[str]:
     """What is asked that only one process can count."""
     load, target = scenario.load, scenario.target
     bounds = [bound for bound in ("max_concurrency", "max_in_flight") if getattr(load, bound) is not None]
@@ -111,12 +111,12 @@ async def run(
     theirs. A process that is lost after the start is counted in the health, and the others go on.
 
     Raises what broke a process, when the others have ended; LostError for one that was killed before the
-    start, and KeyboardInterrupt where the user's wish to end left no time for it.
+    start, and KeyboardInterrupt where the user's wish to end left no time for it, or came twice before
+    all were told.
     """
     fleet = _Fleet(on_start, counters, start_ns)
     try:
-        async for link in links:
-            fleet.workers.append(_Worker(link))
+        await fleet.gather(links, stop)
         wish = asyncio.create_task(fleet.pass_on(stop))
         try:
             await fleet.follow()
@@ -159,6 +159,29 @@ class _Fleet:
         self._started = False
         self._trouble: BaseException | None = None
         self._killing: asyncio.TimerHandle | None = None
+
+    async def gather(self, links: AsyncIterator[Link], stop: Stop) -> None:
+        """All that are to take part; on other machines that may take long. Raises as `run` does."""
+        gathering = asyncio.create_task(self._gather(links))
+
+        def wished() -> None:
+            if stop.cutting:
+                gathering.cancel()
+
+        stop.wakes(wished)
+        wished()
+        try:
+            await gathering
+        except asyncio.CancelledError:
+            if stop.cutting:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            stop.sleeps()
+
+    async def _gather(self, links: AsyncIterator[Link]) -> None:
+        async for link in links:
+            self.workers.append(_Worker(link))
 
     async def follow(self) -> None:
         """Until all have ended. Raises what broke one of them."""
@@ -210,11 +233,11 @@ class _Fleet:
             self._heard(worker, message)
         worker.exit_code = await worker.link.ended()
         if not self._started:
-            self._break(self._why_early(worker.exit_code))
+            self._break(self._why_early(worker.link, worker.exit_code))
         worker.counters.in_flight = 0
         self._landed(worker)
 
-    def _why_early(self, exit_code: int) -> BaseException:
+    def _why_early(self, link: Link, exit_code: int) -> BaseException:
         """What to say of a process that ended before the start."""
         if exit_code >= 0:
             return RuntimeError(f"a client process ended as it began, with exit code {exit_code}")
@@ -222,9 +245,9 @@ class _Fleet:
             self._killing is not None
         ):  # we killed it: for trouble that is known already, or as the user wished
             return KeyboardInterrupt()
+        why = link.facts.get("lost", f"signal {-exit_code}")
         return LostError(
-            f"a client process was killed (signal {-exit_code}) before the start; "
-            "nothing was measured: run again"
+            f"a client process was killed ({why}) before the start; nothing was measured: run again"
         )
 
     def _heard(self, worker: _Worker, message: object) -> None:

@@ -38,8 +38,8 @@ def loss(job: Job, shares: Sequence[Share], until_ns: int) -> Loss:
     for record in each(job.folder)[1]:
         sent += record.index <= job.last_planned and record.started_s is not None
         last_due_ns = max(last_due_ns, round(record.due_s * 1e9))
-        if record.worker in recorded:
-            recorded[record.worker].add(record.index)
+        if (worker := record.worker or 0) in recorded:  # None: there is one
+            recorded[worker].add(record.index)
     named = forms(
         *(job.plan, job.target, job.scenario.load),
         model=job.model,

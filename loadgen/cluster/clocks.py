@@ -27,7 +27,8 @@ async def compared(ask: Callable[[], Awaitable[int]], now_ns: Callable[[], int],
 
 
 def drifted(before: Clock, after: Clock) -> Clock:
-    """What to say of a clock that was compared before a run and after it: it has moved meanwhile."""
-    return replace(
-        before, error_ns=abs(after.ahead_ns - before.ahead_ns) + max(before.error_ns, after.error_ns)
-    )
+    """What to say of a clock that was compared before a run and after it, which went by `before`: if the rate
+    is steady, it was never further off than at one of the two ends.
+    """
+    moved_ns = abs(after.ahead_ns - before.ahead_ns)
+    return replace(before, error_ns=max(before.error_ns, moved_ns + after.error_ns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -23,14 +24,17 @@ class GoneError(Exception):
 
 
 class Far(Protocol):
-    """A relay somewhere else. Coroutines raise GoneError once it is gone; `say` and `kill` do not wait."""
+    """A relay somewhere else. Coroutines raise GoneError once it is gone, or does not answer for long; what
+    they ask may reach it twice. `kill` does not wait.
+    """
 
+    async def about(self) -> dict[str, Any]: ...
     async def begin(self, share: Share, sealed: Sealed) -> dict[str, Any]: ...
     async def now_ns(self) -> int: ...
+    async def say(self, number: int, frame: bytes) -> None: ...
     async def hear(self, have: int, at: int) -> Heard: ...
     async def clear(self) -> None: ...
     async def salvage(self, facts: dict[str, Any], at: int) -> bytes: ...
-    def say(self, frame: bytes) -> None: ...
     def kill(self) -> None: ...
 
 
@@ -45,17 +49,27 @@ class Relayed:
         self.facts: dict[str, Any] = {}
         self._far = far
         self._append = append
+        self._told = 0
+        self._untold: deque[bytes] = deque()
+        self._telling: asyncio.Task[None] | None = None
         self._said: deque[object] = deque()
         self._have = self._at = 0
         self._exit_code: int | None = None
 
+    async def meet(self) -> None:
+        """Learn of the node what has to be known before anything is begun there. Raises GoneError."""
+        self.facts |= await self._far.about()
+
     async def begin(self, sealed: Sealed) -> None:
         """Have the worker started, and its clock compared. Raises GoneError."""
-        self.facts = await self._far.begin(self.share, sealed)
+        self.facts |= await self._far.begin(self.share, sealed)
         self._know(await self._compared())
 
     def say(self, message: object) -> None:
-        self._far.say(framed(message))
+        if self._exit_code is None:
+            self._untold.append(framed(message))
+            if self._telling is None or self._telling.done():
+                self._telling = asyncio.create_task(self._tell())
 
     async def hear(self) -> object | None:
         while not self._said and self._exit_code is None:
@@ -73,6 +87,13 @@ class Relayed:
     def kill(self) -> None:
         if self._exit_code is None:
             self._far.kill()
+
+    async def _tell(self) -> None:
+        with suppress(GoneError):  # as `hear` learns too
+            while self._untold:
+                await self._far.say(self._told, self._untold[0])
+                self._told += 1
+                self._untold.popleft()
 
     async def _hear(self) -> None:
         try:
@@ -104,8 +125,10 @@ class Relayed:
     async def _lose(self, problem: GoneError) -> None:
         self.facts["lost"] = str(problem)
         self._exit_code = KILLED
-        with suppress(GoneError):  # its node too
-            self._keep(await self._far.salvage(self.facts, self._at))
+        self._far.kill()  # it may be there, and only not answer
+        if "folder" in self.facts:
+            with suppress(GoneError):  # its node too
+                self._keep(await self._far.salvage(self.facts, self._at))
 
     async def _compared(self) -> Clock:
         return await compared(self._far.now_ns, time.perf_counter_ns)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,13 +17,13 @@ from loadgen.client import fleet
 from loadgen.client.fleet import LostError
 from loadgen.client.job import Job, Share
 from loadgen.client.unreachable import Unreachable
+from loadgen.cluster.actor import Actor, line
 from loadgen.cluster.link import GoneError, Relayed
-from loadgen.cluster.relay import Heard, Relay, Sealed, salvage
+from loadgen.cluster.relay import Relay, Sealed
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError
 
-AWAY_S = 10.0  # a network that is away for so long does not come back in time
-PLACED_S = 30.0  # for the cluster to find room
+PLACED_S = 10.0  # for the cluster to find room
 
 
 @contextmanager
@@ -62,7 +60,7 @@ def _join(ray: Any, address: str) -> None:
     except (ConnectionError, RuntimeError, ValueError) as problem:
         if address != "auto" or "RAY_ADDRESS" in os.environ:
             where = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
-            raise Unreachable(f"--ray {where}: no cluster answers there: {_line(problem)}") from None
+            raise Unreachable(f"--ray {where}: no cluster answers there: {line(problem)}") from None
         ray.init(include_dashboard=False, **quietly)
 
 
@@ -82,7 +80,10 @@ class Cluster:
         """
         cpus = [int(node["Resources"].get("CPU", 0)) for node in self._alive()]
         nodes, room = sum(map(bool, cpus)), sum(cpus)
-        of = self._asked or min(max(nodes, fleet.needed(plan)), room)
+        bounds = fleet.counted_in_one(scenario)
+        of = self._asked or (1 if bounds else min(max(nodes, fleet.needed(plan)), room))
+        if of > 1 and bounds:
+            raise ScenarioError(f"--workers: {bounds[0]} is counted in one process: say --workers 1")
         if of > room or not room:
             raise ScenarioError(
                 f"--workers {of}: each takes one CPU, and the cluster has {room} on {nodes} nodes"
@@ -102,11 +103,19 @@ class Cluster:
         nodes = await self._placed(len(shares))
         plan = self._ray.put(job.plan)
         links = [
-            Relayed(share, _Far(self._ray, self._relay(k), node, plan), append)
+            Relayed(share, Actor(self._ray, self._relay(k), node, plan), append)
             for k, (share, node) in enumerate(zip(shares, nodes, strict=True))
         ]
-        sealed = _sealed(job)
-        await asyncio.gather(*(_begun(link, sealed) for link in links))
+        try:
+            await _together(link.meet() for link in links)
+            _refuse_other_versions(links)
+            sealed = _sealed(job)
+            await _together(link.begin(sealed) for link in links)
+        except BaseException:
+            for link in links:
+                link.kill()
+            await asyncio.gather(*(link.ended() for link in links if "folder" in link.facts))
+            raise
         for link in links:
             yield link
 
@@ -161,72 +170,19 @@ def _sealed(job: Job) -> Sealed:
     return partial(Job, **kept)
 
 
-async def _begun(link: Relayed, sealed: Sealed) -> None:
-    try:
-        await link.begin(sealed)
-    except GoneError as problem:
-        raise LostError(f"a node was lost before the start; nothing was measured: {problem}") from None
-    there = link.facts["version"]
-    if there != __version__:
-        raise ScenarioError(f"--ray: node {link.facts['host']} has loadgen {there}, not {__version__}")
+async def _together(works: Iterable[Awaitable[None]]) -> None:
+    """Until all are done, whatever becomes of one. Raises LostError where a node was lost."""
+    for problem in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(problem, GoneError):
+            raise LostError(f"a node was lost before the start; nothing was measured: {problem}")
+        if problem is not None:
+            raise problem
 
 
-class _Far:
-    """A relay as an actor of Ray."""
-
-    def __init__(self, ray: Any, actor: Any, node: str, plan: Any) -> None:
-        self._ray = ray
-        self._actor = actor
-        self._node = node
-        self._plan = plan
-
-    async def begin(self, share: Share, sealed: Sealed) -> dict[str, Any]:
-        found: dict[str, Any] = await self._asked(lambda: self._actor.begin.remote(share, sealed, self._plan))
-        return {"node": self._node, **found}
-
-    async def now_ns(self) -> int:
-        found: int = await self._asked(self._actor.now_ns.remote)
-        return found
-
-    async def hear(self, have: int, at: int) -> Heard:
-        found: Heard = await self._asked(lambda: self._actor.hear.remote(have, at))
-        return found
-
-    async def clear(self) -> None:
-        await self._asked(self._actor.clear.remote)
-
-    async def salvage(self, facts: dict[str, Any], at: int) -> bytes:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        there = NodeAffinitySchedulingStrategy(self._node, soft=False)
-        task = self._ray.remote(num_cpus=0, max_retries=0)(salvage).options(scheduling_strategy=there)
-        found: bytes = await self._asked(lambda: task.remote(Path(facts["folder"]), facts["pid"], at))
-        return found
-
-    def say(self, frame: bytes) -> None:
-        self._actor.say.remote(frame)
-
-    def kill(self) -> None:
-        self._ray.kill(self._actor)
-
-    async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Asked again while the network is away, for no answer does harm twice."""
-        from ray import exceptions
-
-        until_s = time.monotonic() + AWAY_S
-        while True:
-            try:
-                return await ask()
-            except exceptions.ActorUnavailableError as problem:
-                if time.monotonic() > until_s:
-                    raise GoneError(_line(problem)) from None
-                await asyncio.sleep(0.5)
-            except exceptions.RayTaskError:  # it says what broke there
-                raise
-            except exceptions.RayError as problem:
-                raise GoneError(_line(problem)) from None
-
-
-def _line(problem: Exception) -> str:
-    """The first line of what Ray says, which goes on for many."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+def _refuse_other_versions(links: Sequence[Relayed]) -> None:
+    for there in (link.facts for link in links):
+        if there["version"] != __version__:
+            raise ScenarioError(
+                f"--ray: node {there['host']} has loadgen {there['version']}, not {__version__}: "
+                "install the same on all"
+            )

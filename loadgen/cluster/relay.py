@@ -8,9 +8,10 @@ import platform
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import Any
 
 from loadgen import __version__
@@ -18,9 +19,12 @@ from loadgen.client.job import Job, Share
 from loadgen.client.link import Piped, start
 from loadgen.client.pipes import framed
 from loadgen.plan import Plan
+from loadgen.run import WriteError
 
 LOOK_S = 0.2  # the longest that a line waits for somebody to ask for it
 AT_ONCE_BYTES = 4 * 2**20
+SPOOL = "loadgen-spool-"  # beginning of the name of a folder that a worker records to
+OLD_S = 86_400.0
 Sealed = Callable[
     ..., Job
 ]  # takes the plan, which is fetched once a node, and the folder, which is the relay's
@@ -36,36 +40,42 @@ class Heard:
 
 
 class Relay:
-    """Beside one worker. What it said is kept until the asker has it: an answer may be lost."""
+    """Beside one worker. An answer of ours may be lost, and what was asked be asked again: what the worker
+    said is kept until the asker has it, it is begun once, and each word reaches it once.
+    """
 
     def __init__(self) -> None:
-        self._worker: Piped | None = None
+        self._begun: asyncio.Task[Piped] | None = None
+        self._told = 0
         self._said: list[object] = []
         self._forgotten = 0
         self._exit_code: int | None = None
         self._news = asyncio.Event()
 
+    async def about(self) -> dict[str, Any]:
+        return {"version": __version__, "host": platform.node()}
+
     async def begin(self, share: Share, sealed: Sealed, plan: Plan) -> dict[str, Any]:
-        """Start the worker; what is to be known of it and of its node."""
-        self._folder = Path(mkdtemp(prefix="loadgen-"))
-        job = sealed(plan=plan, folder=self._folder)
-        self._worker = await start(share, job.api_key)
-        self._worker.write(framed(share) + framed(job))
-        self._listening = asyncio.create_task(self._listen(self._worker))
-        facts = {"version": __version__, "host": platform.node(), "folder": str(self._folder)}
-        return self._worker.facts | facts
+        """Start the worker; what is to be known of it. Raises OSError."""
+        if self._begun is None:
+            self._begun = asyncio.create_task(self._begin(share, sealed, plan))
+        return (await self._begun).facts | {"folder": str(self._folder)}
 
     async def now_ns(self) -> int:
         return time.perf_counter_ns()
 
-    async def say(self, frame: bytes) -> None:
-        assert self._worker is not None
-        self._worker.write(frame)
+    async def say(self, number: int, frame: bytes) -> None:
+        """The `number`-th word to the worker; those before it have been told."""
+        assert self._begun is not None
+        if number == self._told:
+            self._told += 1
+            self._begun.result().write(frame)
 
     async def hear(self, have: int, at: int) -> Heard:
         """What there is beyond the first `have` words and `at` bytes of lines, once there is some."""
-        del self._said[: have - self._forgotten]
-        self._forgotten = have
+        if have > self._forgotten:  # else it was asked before what we have answered since
+            del self._said[: have - self._forgotten]
+            self._forgotten = have
         if not self._said and self._exit_code is None:
             await self._wait()
         said, lines, over = list(self._said), lines_from(self._folder, at), self._exit_code
@@ -75,8 +85,19 @@ class Relay:
         """All that was recorded has been heard."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    async def _begin(self, share: Share, sealed: Sealed, plan: Plan) -> Piped:
+        sweep(Path(gettempdir()))
+        self._folder = Path(mkdtemp(prefix=SPOOL))
+        job = sealed(plan=plan, folder=self._folder)
+        worker = await start(share, job.api_key)
+        worker.write(framed(share) + framed(job))
+        self._listening = asyncio.create_task(self._listen(worker))
+        return worker
+
     async def _listen(self, worker: Piped) -> None:
         while (message := await worker.hear()) is not None:
+            if isinstance(message, WriteError):
+                message = WriteError(f"{platform.node()}: {message}")
             self._said.append(message)
             self._news.set()
         self._exit_code = await worker.ended()
@@ -84,10 +105,8 @@ class Relay:
 
     async def _wait(self) -> None:
         self._news.clear()
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), LOOK_S)
-        except TimeoutError:
-            return
 
 
 def lines_from(folder: Path, at: int) -> bytes:
@@ -98,15 +117,9 @@ def lines_from(folder: Path, at: int) -> bytes:
     with path.open("rb") as file:
         file.seek(at)
         some = file.read(AT_ONCE_BYTES)
-    if (end := some.rfind(b"\n") + 1) == 0 and len(some) == AT_ONCE_BYTES:
-        return some + _rest_of_line(path, at + len(some))
-    return some[:end]
-
-
-def _rest_of_line(path: Path, at: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(at)
-        return file.readline()
+        if b"\n" not in some:
+            some += file.readline()
+    return some[: some.rfind(b"\n") + 1]
 
 
 async def salvage(folder: Path, pid: int, at: int) -> bytes:
@@ -128,3 +141,12 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def sweep(temporary: Path) -> None:
+    """Remove what runs left behind that were killed long ago, and nobody asked for."""
+    for folder in temporary.glob(f"{SPOOL}*"):
+        with suppress(OSError):  # another user's, or its run has just ended
+            changed_s = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+            if time.time() - changed_s > OLD_S:
+                shutil.rmtree(folder, ignore_errors=True)
