@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
+from socket import create_connection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +25,7 @@ from loadgen.cluster.relay import Relay, Sealed
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError
 
+ANSWERS_S = 5.0  # for a head to take a connection
 PLACED_S = 10.0  # for the cluster to find room
 
 
@@ -37,11 +40,6 @@ def joined(address: str, workers: int | None = None) -> Iterator[Cluster]:
         import ray
     except ModuleNotFoundError:
         raise ScenarioError("--ray: Ray is not installed: pip install 'loadgen[ray]'") from None
-    if address.startswith("ray://"):
-        raise ScenarioError(
-            "--ray: through ray:// no clock can be compared: run loadgen on a node of the cluster, as "
-            "ray job submit does"
-        )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is started here tells nobody of it
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -55,13 +53,48 @@ def joined(address: str, workers: int | None = None) -> Iterator[Cluster]:
 
 def _join(ray: Any, address: str) -> None:
     quietly = {"logging_level": "ERROR", "log_to_driver": False}
+    named = (os.environ.get("RAY_ADDRESS") or None) if address == "auto" else address
+    if named is not None:
+        _refuse_silent(named)
+    elif not _has_died():
+        with suppress(ConnectionError):  # there is none
+            ray.init(address="auto", **quietly)
+            return
     try:
-        ray.init(address=address, **quietly)
-    except (ConnectionError, RuntimeError, ValueError) as problem:
-        if address != "auto" or "RAY_ADDRESS" in os.environ:
-            where = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
-            raise Unreachable(f"--ray {where}: no cluster answers there: {line(problem)}") from None
-        ray.init(include_dashboard=False, **quietly)
+        ray.init(address=named or "local", **({} if named else {"include_dashboard": False}), **quietly)
+    except (ConnectionError, RuntimeError, ValueError) as problem:  # of another version, mostly
+        raise Unreachable(f"--ray {address}: the cluster cannot be used: {line(problem)}") from None
+
+
+def _refuse_silent(address: str) -> None:
+    """Ray itself would try for minutes. Raises ScenarioError or Unreachable."""
+    if address.startswith("ray://"):
+        raise ScenarioError(
+            "--ray: through ray:// no clock can be compared: run loadgen on a node of the cluster, as "
+            "ray job submit does"
+        )
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()):
+        raise ScenarioError(
+            f"--ray {address}: it is HOST:PORT of a cluster's head, such as 10.0.0.1:6379, or auto"
+        )
+    try:
+        create_connection((host.strip("[]"), int(port)), ANSWERS_S).close()
+    except (OSError, OverflowError) as problem:
+        raise Unreachable(f"--ray {address}: no cluster answers there: {problem}") from None
+
+
+def _has_died() -> bool:
+    """Whether the cluster is gone that Ray's note on this machine names."""
+    place = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  as Ray looks
+    note = Path(place, "ray", "ray_current_cluster")
+    try:
+        _refuse_silent(note.read_text().strip())
+    except (OSError, ScenarioError):  # there is no note, or Ray writes it otherwise: Ray knows
+        return False
+    except Unreachable:
+        return True
+    return False
 
 
 class Cluster:
