@@ -236,6 +236,15 @@ def test_a_run_without_a_good_answer_is_no_baseline(tmp_path: Path) -> None:
         keep(run_folder(tmp_path / "empty", []), tmp_path)
 
 
+def test_a_shard_is_no_side_of_a_gate_and_no_baseline(tmp_path: Path) -> None:
+    """Its rates and percentiles are of a part of the load: what they are held against would be another."""
+    folder = run_folder(tmp_path / "run", [ok()], shard="1/2")
+    with pytest.raises(ScenarioError, match="is shard 1/2 of a run: merge all"):
+        keep(folder, tmp_path)
+    with pytest.raises(ScenarioError, match="is shard 1/2 of a run: merge all"):
+        of_run(folder)
+
+
 def test_no_run_is_kept_beside_the_folder(tmp_path: Path) -> None:
     """A run folder comes from anywhere too: its id is no path."""
     folder = run_folder(tmp_path / "run", [ok()], run_id="../../x")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from loadgen.records import OUTCOMES, Floats, Mask, Outcome
 from loadgen.run import Named, Run, Source
+from loadgen.scenario import ScenarioError
 from loadgen.stats.flow import window_s
 from loadgen.stats.metrics import gap_columns, owed_gaps, per_request, span_s
 from loadgen.stats.summary import Summary
@@ -120,9 +121,13 @@ def seconds_of(bins: NDArray[Any]) -> Floats:
 
 
 def sample(run: Run, summary: Summary) -> Sample:
-    """The offered rows of `run`, whose summary is `summary`."""
+    """The offered rows of `run`, whose summary is `summary`. Raises ScenarioError for a shard of a run."""
     run = settled(run)
     header = run.header
+    if header.shard is not None:
+        raise ScenarioError(
+            f"{header.run_id} is shard {header.shard} of a run: merge all, and gate the whole (loadgen merge)"
+        )
     rows = np.flatnonzero(run.records.offered)
     rows = rows[np.lexsort((run.records.index[rows], run.records.due_s[rows]))]
     r = run.records
