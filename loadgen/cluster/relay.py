@@ -122,12 +122,12 @@ def lines_from(folder: Path, at: int) -> bytes:
     return some[: some.rfind(b"\n") + 1]
 
 
-async def salvage(folder: Path, pid: int, at: int) -> bytes:
+def salvage(folder: Path, pid: int, at: int) -> bytes:
     """What a worker recorded whose relay was lost: it ends once it notices, at most some seconds later."""
     for _ in range(50):
         if not _is_alive(pid):
             break
-        await asyncio.sleep(0.1)
+        time.sleep(0.1)
     found = b""
     while lines := lines_from(folder, at + len(found)):
         found += lines

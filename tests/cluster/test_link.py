@@ -98,7 +98,7 @@ class Network:
     async def salvage(self, facts: dict[str, Any], at: int) -> bytes:
         if self.dead == "node dies":
             raise GoneError("no node")
-        return await salvage(Path(facts["folder"]), facts["pid"], at)
+        return salvage(Path(facts["folder"]), facts["pid"], at)
 
     def kill(self) -> None:
         self.killed = True
