@@ -15,6 +15,7 @@ from loadgen.scenario import ScenarioError
 AWAY_S = 20.0  # a network that is away for so long does not come back in time
 BEGIN_S = 120.0  # for Ray to have a process there, and in it what the cluster's runtime_env asks for
 AGAIN_S = 0.5
+FETCHED_S = 10.0  # for what a lost worker left; Ray may take longer to see that its node is gone as well
 ABSENT = "failed to import on the worker"  # Ray's words for a module that is not there
 
 
@@ -55,7 +56,9 @@ class Actor:
 
         there = NodeAffinitySchedulingStrategy(self._node, soft=False)
         task = self._ray.remote(num_cpus=0, max_retries=0)(salvage).options(scheduling_strategy=there)
-        found: bytes = await self._asked(lambda: task.remote(Path(facts["folder"]), facts["pid"], at))
+        found: bytes = await self._asked(
+            lambda: task.remote(Path(facts["folder"]), facts["pid"], at), FETCHED_S
+        )
         return found
 
     def kill(self) -> None:
