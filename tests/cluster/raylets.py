@@ -66,8 +66,7 @@ def raylets(ahead_s: Sequence[float]) -> Iterator[Raylets]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ
-            | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder, "PYTHONWARNINGS": "ignore"},
+            env=os.environ | {"RAY_TMPDIR": folder, "TMPDIR": folder} | QUIET,
         )
         assert process.stdin is not None
         assert process.stdout is not None

@@ -181,8 +181,9 @@ def check_loss(seen: Seen) -> None:
     assert run.header.health is not None
     assert (run.header.health.processes, run.header.health.processes_lost) == (3, 1)
     assert sorted(r.index) == [*range(ROWS)]
-    lost = r.only(r.has(Outcome.ABORTED))
-    assert run.header.rows_lost == len(lost) > 20
+    lost = r.only(r.has(Outcome.ABORTED))  # its relay gone, a worker cuts and records what is in flight
+    assert 20 < run.header.rows_lost == sum("lost with" in str(error) for error in lost.error)
+    assert len(lost) - run.header.rows_lost < 10
     assert len({*(lost.index % 3).tolist()}) == 1, "one worker's"
     assert r.has(Outcome.OK).sum() == ROWS - len(lost)
     origin_ns = run.header.clock_origin_monotonic_ns
