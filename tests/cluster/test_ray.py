@@ -263,7 +263,7 @@ def test_a_signal_ends_all_workers_and_keeps_all_records(
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", ["--max-concurrency 5", "--workers 1"])
 def test_one_worker_sends_it_all_and_its_loss_is_told(nodes: Raylets, tmp_path: Path, asked: str) -> None:
-    """What only one process can count, too; killed, it leaves a record of each row."""
+    """What only one process can count, too. Killed, it ends the run; each row due by then has its record."""
 
     def kill(_: object) -> None:
         [worker] = nodes.workers()
@@ -272,8 +272,10 @@ def test_one_worker_sends_it_all_and_its_loss_is_told(nodes: Raylets, tmp_path: 
     seen = sent(nodes, tmp_path, *asked.split(), meanwhile=kill)
     assert (seen.code, seen.said) == (Exit.INVALID, "")
     run = seen.run
-    assert sorted(run.records.index) == [*range(ROWS)]
-    assert run.header.rows_lost == run.records.has(Outcome.ABORTED).sum() > 100
+    assert sorted(run.records.index) == [*range(len(run.records))]
+    assert len(run.records) == run.header.rows_due
+    assert run.header.rows_lost == run.records.has(Outcome.ABORTED).sum() > 0
+    assert run.records.has(Outcome.OK).sum() >= 60
     leaves_nothing(nodes)
 
 
@@ -296,13 +298,14 @@ def test_a_cluster_without_room_is_one_line(nodes: Raylets, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_repeats_and_a_grid_use_the_cluster_one_after_another(nodes: Raylets, tmp_path: Path) -> None:
+@pytest.mark.parametrize("several", ["repeats: 2", "vary: {load.ignore_eos: [true, false]}"])
+def test_several_runs_use_the_cluster_one_after_another(nodes: Raylets, tmp_path: Path, several: str) -> None:
     """Each run has its workers, and gives their room back; sessions and users stay whole."""
-    (tmp_path / "grid.yaml").write_text(GRID)
+    (tmp_path / "grid.yaml").write_text(USERS + several)
     seen = sent(nodes, tmp_path, "grid.yaml", load="--no-preflight --metrics none --model m --quiet --json")
     assert seen.code in VALID
     runs = [load(path.parent) for path in seen.folder.glob("**/run.json")]
-    assert len(runs) == 4
+    assert len(runs) == 2
     for run in runs:
         assert run.header.source == "merged"
         assert sorted(run.records.index) == [*range(30)]
@@ -311,37 +314,23 @@ def test_repeats_and_a_grid_use_the_cluster_one_after_another(nodes: Raylets, tm
     leaves_nothing(nodes)
 
 
-GRID = """
+USERS = """
 load:
   arrivals: {kind: closed, concurrency: 3}
   prompt_tokens: 8
   output_tokens: 4
   num_requests: 30
   tail: false
-repeats: 2
-vary: {load.ignore_eos: [true, false]}
 """
 
 
-@pytest.mark.slow
-def test_auto_starts_a_cluster_here_and_takes_it_down(tmp_path: Path) -> None:
-    """Nothing of it stays."""
-    ray = tmp_path.parent.parent / "r"  # short: it holds sockets
-    ray.mkdir()
-    try:
-        with Server().serving(tmp_path, gap_ms=5.0) as served:
-            words = ("run", *LOAD.split(), "--base-url", served.url, "--ray", "auto", "--out", "run")
-            done = loadgen(*words, cwd=tmp_path, RAY_TMPDIR=str(ray), TMPDIR=str(ray), RAY_ADDRESS="")
-        assert done.code in VALID
-        assert done.err == ""
-        assert len(load(tmp_path / "run").records) == ROWS
-        until(lambda: not [path for path in Path("/proc").glob("[0-9]*/cmdline") if names(path, str(ray))])
-        assert [path.name for path in ray.iterdir()] == ["ray"]
-    finally:
-        shutil.rmtree(ray)
-
-
-def names(cmdline: Path, text: str) -> bool:
-    with contextlib.suppress(OSError):
-        return text.encode() in cmdline.read_bytes()
-    return False
+def test_auto_takes_the_cluster_that_the_environment_names(nodes: Raylets, tmp_path: Path) -> None:
+    """And a page of the run, and its figures as JSON, say that several workers made it."""
+    with Server().serving(tmp_path, gap_ms=5.0) as served:
+        words = ("--base-url", served.url, "--ray", "auto", "--json", "--html", "page.html", "--out", "run")
+        done = loadgen("run", *LOAD.split(), *words, cwd=tmp_path, RAY_ADDRESS=nodes.address)
+    assert done.code in VALID
+    assert json.loads(done.out)["source"] == "merged"
+    assert "merged from several workers" in (tmp_path / "page.html").read_text()
+    known = json.loads((tmp_path / "run" / "workers.json").read_bytes())
+    assert len({worker["node"] for worker in known}) == 3
