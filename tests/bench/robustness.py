@@ -61,7 +61,8 @@ class Part:
 PARTS = (
     Part("faults", "Faults", "One fault at a time: what is the outcome of each row, what ends the run?", 4),
     Part("kills", "Kills", "A process killed at a random instant: what is left, what does a report say?", 3),
-    Part("cluster", "Several machines", "A plan in shards: is it the same plan; what if a part is lost?", 3),
+    Part("cluster", "Several machines", "A plan in shards: is it the same plan; what if a part is lost?", 3,
+         ("--requests", "2000")),
     Part("soak", "Soak", "Does the client's memory grow?", 12.5, ("--minutes", "0.75", "--events", "3000")),
     Part("streams", "Ten thousand streams", "What does a stream cost, and is it still measured right?", 1,
          ("--streams", "500")),
