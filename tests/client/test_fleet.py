@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,3 +158,23 @@ def test_what_the_processes_counted_becomes_one_count() -> None:
     for ttft_us in ttfts_us[1:]:
         expected.count(ttft_us)
     assert whole.ttft == expected
+
+
+def test_a_second_wish_to_end_waits_for_nobody_who_is_still_to_come() -> None:
+    """Nodes may take minutes to be there. The first is heeded once all are; then nothing was sent."""
+
+    async def never() -> AsyncIterator[Any]:
+        await asyncio.Event().wait()
+        yield
+
+    async def main(wishes: int) -> None:
+        stop = Stop()
+        for after in range(1, wishes + 1):
+            wish = stop.drain if after == 1 else stop.now
+            asyncio.get_running_loop().call_later(after / 100, wish)
+        await fleet.run(never(), Path(), on_start=lambda _: None, counters=Counters(), stop=stop)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main(2))
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(main(1), 0.1))
