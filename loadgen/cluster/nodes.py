@@ -56,11 +56,11 @@ def _join(ray: Any, address: str) -> None:
     named = (os.environ.get("RAY_ADDRESS") or None) if address == "auto" else address
     if named is not None:
         _refuse_silent(named)
-    elif not _has_died():
-        with suppress(ConnectionError):  # there is none
-            ray.init(address="auto", **quietly)
-            return
     try:
+        if named is None and not _has_died():
+            with suppress(ConnectionError):  # there is none
+                ray.init(address="auto", **quietly)
+                return
         ray.init(address=named or "local", **({} if named else {"include_dashboard": False}), **quietly)
     except (ConnectionError, RuntimeError, ValueError) as problem:  # of another version, mostly
         raise Unreachable(f"--ray {address}: the cluster cannot be used: {line(problem)}") from None
