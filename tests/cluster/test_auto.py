@@ -11,10 +11,10 @@ import pytest
 
 from loadgen.run import load
 from tests.bench.server import Server
-from tests.cluster.test_ray import LOAD, ROWS, VALID, until
+from tests.cluster.test_ray import LOAD, ROWS, VALID, pytestmark, until
 from tests.end_to_end.process import loadgen
 
-pytestmark = pytest.mark.ray
+__all__ = ["pytestmark"]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from tests.bench.server import Server
 from tests.cluster.raylets import Raylets, can_shift_clocks, raylets
 from tests.end_to_end.process import loadgen, running
 
-pytestmark = pytest.mark.ray
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install '.[ray]'"),
+]
 
 AHEAD_S = (0.0, 5000.0, -3000.0) if can_shift_clocks() else (0.0, 0.0, 0.0)
 KEY = "sk-planted-4f9d1c7722"

@@ -130,11 +130,12 @@ def test_what_an_orphan_writes_before_it_ends_is_salvaged(tmp_path: Path) -> Non
     folder = tmp_path / "spool"
     folder.mkdir()
     writes = (
-        f"import time; time.sleep(0.3); open({str(folder / 'records.jsonl')!r}, 'w').write('x\\nlast\\n')"
+        f"import time; time.sleep(0.5); open({str(folder / 'records.jsonl')!r}, 'w').write('x\\nlast\\n')"
     )
     # A child of ours would stay in the list of processes until we ask: this one is a child of one that ends.
     starts = (
-        f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {writes!r}], stdout=-3).pid)"
+        "from subprocess import DEVNULL, Popen; import sys\n"
+        f"print(Popen([sys.executable, '-c', {writes!r}], stdout=DEVNULL, stderr=DEVNULL).pid)"
     )
     told = subprocess.run([sys.executable, "-c", starts], capture_output=True, check=True, timeout=20)
     assert salvage(folder, int(told.stdout), 2) == b"last\n"
