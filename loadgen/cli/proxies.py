@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
+from loadgen.client.address import ip_of, is_this_machine
 from loadgen.fields import proxy_url
 from loadgen.scenario import ScenarioError
 from loadgen.target import Target
@@ -42,25 +43,12 @@ def _named(url: SplitResult) -> str | None:
         ) from None
 
 
-def is_this_machine(host: str) -> bool:
-    """Whether it is loopback."""
-    address = _ip(host)
-    return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
-
-
 def _is_exempt(url: SplitResult, known: dict[str, str]) -> bool:
     """Whether NO_PROXY names the host, one of its domains, or a network around its address."""
-    address = _ip(url.hostname or "")
+    address = ip_of(url.hostname or "")
     networks = (_network(word.strip()) for word in known.get("no", "").split(","))
     around = address is not None and any(address in network for network in networks if network)
     return around or bool(proxy_bypass(url.netloc, known))
-
-
-def _ip(host: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None
 
 
 def _network(word: str) -> IPv4Network | IPv6Network | None:

@@ -147,7 +147,7 @@ def _of_model(word: str) -> dict[str, str]:
 
 
 async def _serve(engine: Engine, host: str, port: int, key: str | None, speed: float, attached: bool) -> None:
-    from loadgen.cli.proxies import is_this_machine
+    from loadgen.client.address import is_this_machine
     from loadgen.engine.serve import serve as serve_engine
     from loadgen.report.engine_view import line
 

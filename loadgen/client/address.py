@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ssl
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -136,3 +137,16 @@ def _show_ourselves(context: ssl.SSLContext, cert_file: str, key_file: str | Non
             f"target.cert_file {cert_file!r}: no PEM certificate there that goes with a PEM key in "
             + (repr(key_file) if key_file else "the same file; give key_file where it is elsewhere")
         ) from None
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether it is loopback."""
+    ip = ip_of(host)
+    return host == "localhost" or host.endswith(".localhost") or (ip is not None and ip.is_loopback)
+
+
+def ip_of(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None

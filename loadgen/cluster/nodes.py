@@ -8,7 +8,6 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from socket import create_connection
 from typing import Any
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from loadgen import __version__
 from loadgen.client import fleet
+from loadgen.client.address import is_this_machine
 from loadgen.client.fleet import LostError
 from loadgen.client.job import Job, Share
 from loadgen.client.unreachable import Unreachable
@@ -160,7 +160,7 @@ class Cluster:
             self._ray.util.get_node_ip_address()
         }
         for url in scenario.target.urls if scenario.target and elsewhere else ():
-            if _is_loopback(urlsplit(url).hostname or ""):
+            if is_this_machine(urlsplit(url).hostname or ""):
                 raise ScenarioError(f"target {url}: on each node of the cluster that is the node itself")
 
     async def _placed(self, of: int) -> list[str]:
@@ -187,13 +187,6 @@ class Cluster:
         there = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=k)
         actor = self._ray.remote(num_cpus=1, max_restarts=0)(Relay)
         return actor.options(scheduling_strategy=there).remote()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _sealed(job: Job) -> Sealed:
