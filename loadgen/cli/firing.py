@@ -240,10 +240,8 @@ async def _watched(counters: Counters, order: Order, manner: Manner, title: str)
         yield
         return
     plan = order.part
-    is_known = (
-        len(plan) and plan.users is None and not plan.has_chains
-    )  # else answers tell when rows fall due
-    last_due_s = float(plan.due_ns[-1]) / 1e9 if is_known else None
+    is_known = plan.users is None and not plan.has_chains  # else answers tell when rows fall due
+    last_due_s = float(plan.due_ns[-1]) / 1e9 if is_known and len(plan) else None
     view = asyncio.create_task(
         watch(counters, len(plan), manner.console, now=time.perf_counter, title=title, last_due_s=last_due_s)
     )

@@ -25,9 +25,9 @@ LOOK_S = 0.2  # the longest that a line waits for somebody to ask for it
 AT_ONCE_BYTES = 4 * 2**20
 SPOOL = "loadgen-spool-"  # beginning of the name of a folder that a worker records to
 OLD_S = 86_400.0
-Sealed = Callable[
-    ..., Job
-]  # takes the plan, which is fetched once a node, and the folder, which is the relay's
+
+# Takes the plan, which is fetched once a node, and the folder, which is the relay's.
+Sealed = Callable[..., Job]
 
 
 @dataclass(frozen=True, slots=True)
