@@ -293,7 +293,8 @@ def _start(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Find
     limit_s = max(LIMITS.start_s, LIMITS.start_of_ttft * (metrics["ttft_s"].quantiles["p50"] or 0.0))
     if error_s <= limit_s:
         return
-    text = f"machines may have started {about(error_s)} off; the limit is {about(limit_s)}"
+    text = f"a machine may have started {about(error_s)} off the agreed instant; the limit is "
+    text += about(limit_s)
     if health.start_by == "measured":
         yield _invalid("start", f"{text}: {off}", "have a quieter network, or less busy machines")
     else:
