@@ -74,7 +74,7 @@ def measured(work: Path, requests: int = 20_000) -> dict[str, Any]:
     twice, late = (max(row[COLUMNS.index(name)] for row in rows) for name in COLUMNS[6:8])
     answer = (
         f"{requests:,} Poisson arrivals at {RPS}/s, as the server saw them: p = {three[8]} by three nodes, "
-        f"{one[8]} by one process (Kolmogorov-Smirnov). At most {twice} requests came twice, none later than "
+        f"{one[8]} by one process (Kolmogorov-Smirnov). {twice or 'None'} came twice, none later than "
         f"{late} ms after it was due, though a worker, a relay and a node were killed."
     )
     return {

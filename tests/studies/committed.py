@@ -10,6 +10,7 @@ REPORTS = Path(__file__).parents[2] / "reports"
 MEASURED = {
     "real-engines": "python -m tests.bench.real_engines",
     "second-opinion": "python -m tests.bench.second_opinion",
+    "robustness": "python -m tests.bench.robustness",
 }
 """Reports that are no study's, by what makes them: measured over HTTP."""
 
