@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol
 
 from loadgen.client.job import Share
@@ -89,11 +88,15 @@ class Relayed:
             self._far.kill()
 
     async def _tell(self) -> None:
-        with suppress(GoneError):  # as `hear` learns too
+        try:
             while self._untold:
                 await self._far.say(self._told, self._untold[0])
                 self._told += 1
                 self._untold.popleft()
+        except GoneError:  # as `hear` learns too
+            return
+        except Exception as bug:  # nobody awaits this: it is for whoever hears
+            self._said.append(bug)
 
     async def _hear(self) -> None:
         try:
@@ -122,13 +125,15 @@ class Relayed:
         self._exit_code = exit_code
         self._far.kill()
 
-    async def _lose(self, problem: GoneError) -> None:
-        self.facts["lost"] = str(problem)
+    async def _lose(self, why: GoneError) -> None:
+        self.facts["lost"] = str(why)
         self._exit_code = KILLED
         self._far.kill()  # it may be there, and only not answer
         if "folder" in self.facts:
-            with suppress(GoneError):  # its node too
+            try:
                 self._keep(await self._far.salvage(self.facts, self._at))
+            except GoneError as problem:  # its node too, mostly
+                self.facts["not_fetched"] = str(problem)
 
     async def _compared(self) -> Clock:
         return await compared(self._far.now_ns, time.perf_counter_ns)

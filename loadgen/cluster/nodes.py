@@ -22,8 +22,10 @@ from loadgen.client.unreachable import Unreachable
 from loadgen.cluster.actor import Actor, line
 from loadgen.cluster.link import GoneError, Relayed
 from loadgen.cluster.relay import Relay, Sealed
+from loadgen.fields import NO_PROXY, without_credentials
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError
+from loadgen.target import Target
 
 ANSWERS_S = 5.0  # for a head to take a connection
 PLACED_S = 10.0  # for the cluster to find room
@@ -38,7 +40,9 @@ def joined(address: str, workers: int | None = None) -> Iterator[Cluster]:
     """
     try:
         import ray
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as problem:
+        if problem.name != "ray":
+            raise
         raise ScenarioError("--ray: Ray is not installed: pip install 'loadgen[ray]'") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is started here tells nobody of it
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -159,9 +163,11 @@ class Cluster:
         elsewhere = {node["NodeManagerAddress"] for node in self._alive()} - {
             self._ray.util.get_node_ip_address()
         }
-        for url in scenario.target.urls if scenario.target and elsewhere else ():
-            if is_this_machine(urlsplit(url).hostname or ""):
-                raise ScenarioError(f"target {url}: on each node of the cluster that is the node itself")
+        for name, url in _dialled(scenario.target) if scenario.target and elsewhere else ():
+            host = urlsplit(url).hostname or ""
+            if is_this_machine(host) or host in _WILDCARDS:
+                where = f"{name} {without_credentials(url)}"
+                raise ScenarioError(f"{where}: on each node of the cluster that is the node itself")
 
     async def _placed(self, of: int) -> list[str]:
         """Room for as many, a CPU each, spread over the nodes: the node of each. Raises ScenarioError."""
@@ -187,6 +193,16 @@ class Cluster:
         there = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=k)
         actor = self._ray.remote(num_cpus=1, max_restarts=0)(Relay)
         return actor.options(scheduling_strategy=there).remote()
+
+
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104  whoever dials these reaches itself
+
+
+def _dialled(target: Target) -> Iterator[tuple[str, str]]:
+    """The URLs of the servers, and of the proxy before them, and what each is."""
+    yield from (("target", url) for url in target.urls)
+    if target.proxy not in (None, NO_PROXY):
+        yield "proxy", target.proxy
 
 
 def _sealed(job: Job) -> Sealed:

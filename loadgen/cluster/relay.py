@@ -95,11 +95,15 @@ class Relay:
         return worker
 
     async def _listen(self, worker: Piped) -> None:
-        while (message := await worker.hear()) is not None:
-            if isinstance(message, WriteError):
-                message = WriteError(f"{platform.node()}: {message}")
-            self._said.append(message)
-            self._news.set()
+        try:
+            while (message := await worker.hear()) is not None:
+                if isinstance(message, WriteError):
+                    message = WriteError(f"{platform.node()}: {message}")
+                self._said.append(message)
+                self._news.set()
+        except Exception as bug:  # nobody awaits this: it is for whoever hears
+            self._said.append(bug)
+            worker.kill()
         self._exit_code = await worker.ended()
         self._news.set()
 
@@ -138,7 +142,7 @@ def salvage(folder: Path, pid: int, at: int) -> bytes:
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # the latter: its number is another's by now
         return False
     return True
 

@@ -42,12 +42,18 @@ class Scripted:
             await asyncio.sleep(0.001)
             if kind == "says":
                 return what
+            if kind == "breaks":
+                self.acts = iter(())
+                raise what
             with (self.folder / "records.jsonl").open("ab") as file:
                 file.write(what)
         return None
 
     async def ended(self) -> int:
         return EXIT
+
+    def kill(self) -> None:
+        self.acts = iter(())
 
 
 class Network:
@@ -285,6 +291,31 @@ def test_a_full_disk_here_breaks_the_run_as_if_a_worker_had_said_so() -> None:
 
     with scripted([("writes", b"line\n"), ("says", "a")]):
         run_virtual(main)
+
+
+def test_a_bug_of_a_relay_that_is_told_something_breaks_the_run() -> None:
+    """It does not leave all others waiting for a start that never comes."""
+
+    class Broken(Network):
+        async def say(self, number: int, frame: bytes) -> None:
+            raise RuntimeError("a bug there")
+
+    async def main(_: object) -> None:
+        link = Relayed(Share(0, 1), Broken(Relay(), iter([])), lambda _: None)
+        await link.begin(Sealed)
+        link.say("start")
+        assert str(await link.hear()) == "a bug there"
+        await link.ended()
+
+    with scripted([("writes", b"line\n")] * 3):
+        run_virtual(main)
+
+
+def test_a_bug_while_a_worker_is_listened_to_is_heard_and_ends_it() -> None:
+    """Such as words that cannot be read: the relay says so, and that the worker is over."""
+    found = heeded([("breaks", EOFError("cut short")), ("says", "never heard")], [])
+    [word] = found.words
+    assert isinstance(word, EOFError)
 
 
 def test_a_full_disk_there_is_told_with_its_node() -> None:

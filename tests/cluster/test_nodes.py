@@ -56,6 +56,29 @@ def test_where_there_is_no_room_it_is_one_line(asked: int | None) -> None:
         cluster(*cpus, asked=asked).processes(plan_of([0.0] * 9), scenario)
 
 
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"base_url": "http://0.0.0.0:1"}, "target http://0.0.0.0:1: on each node"),
+        (
+            {"base_url": "http://there.test", "proxy": "http://u:secret@127.0.0.1:3128"},
+            r"proxy http://\*\*\*@127.0.0.1:3128: on each node",
+        ),
+    ],
+)
+def test_no_node_dials_itself_where_another_machine_is_meant(target: dict[str, str], said: str) -> None:
+    """By a name for every address, or by a proxy."""
+    with pytest.raises(ScenarioError, match=f"^{said}"):
+        cluster(4.0, 4.0).processes(plan_of([0.0] * 9), scenario_of(target=target))
+
+
+def test_nodes_with_another_loadgen_are_refused() -> None:
+    """They would not understand what is sent to them."""
+    there = SimpleNamespace(facts={"host": "there", "version": "0.0.1"})
+    with pytest.raises(ScenarioError, match=r"node there has loadgen 0\.0\.1, not .*: install the same"):
+        nodes._refuse_other_versions([there])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize("bound", ["max_concurrency", "max_in_flight"])
 def test_what_one_process_counts_is_sent_by_one_worker(bound: str) -> None:
     """By itself there is one then; several are refused, by the flag that asked for them."""
