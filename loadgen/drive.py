@@ -279,7 +279,6 @@ async def fire(
             header.health = fared.health
             if appointed is not None and order.shard is not None:
                 header.health.start_by, header.health.start_error_s = appointed.by, appointed.error_s
-            header.complete = True
         except BaseException as problem:
             header.crashed = type(problem).__name__
             raise
@@ -295,6 +294,7 @@ async def fire(
                 writer.append(record)
             header.rows_lost, header.rows_not_sent = len(lost.records), len(order.part) - lost.sent
             header.rows_due = None if lost.due is None else fared.due + lost.due
+        header.complete = True
     return load(order.folder)
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loadgen.drive import Order, simulate
+from loadgen.client import fleet, lost
+from loadgen.client.control import Counters, Stop
+from loadgen.client.job import Share
+from loadgen.drive import Order, fire, simulate
 from loadgen.records import Outcome, Records
-from loadgen.run import RunHeader
+from loadgen.run import Health, RunHeader, WriteError, load
 from loadgen.scenario import ScenarioError, build
+from loadgen.target import Target
 from loadgen.workload import draw
 
 
@@ -37,6 +43,29 @@ def test_a_simulation_has_no_client_processes(tmp_path: Path) -> None:
     load = {"arrivals": {"kind": "poisson", "rate": "50/s"}, "num_requests": 20}
     one, four = (simulated(tmp_path / str(n), load=load, client={"processes": n}) for n in (1, 4))
     assert one.ended_s.tolist() == four.ended_s.tolist()
+
+
+async def test_a_run_whose_lost_rows_cannot_be_recorded_is_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that neither a report nor a grid takes it for whole."""
+
+    async def loses_one(*_: object, on_start: Callable[[int], None], **__: object) -> fleet.Fared:
+        on_start(time.perf_counter_ns())
+        return fleet.Fared(Health(processes=2, processes_lost=1), [Share(1, 2)], 0)
+
+    def on_a_full_disk(*_: object) -> None:
+        raise WriteError("no space left")
+
+    monkeypatch.setattr(fleet, "run", loses_one)
+    monkeypatch.setattr(lost, "loss", on_a_full_disk)
+    arrivals = {"kind": "constant", "rate": "1/s"}
+    asked = build({"load": {"arrivals": arrivals, "num_requests": 4}, "client": {"processes": 2}})
+    order = Order(asked, draw(asked), tmp_path / "r", "r")
+    target = Target(base_url="http://127.0.0.1:1", metrics="none")
+    with pytest.raises(WriteError, match="no space left"):
+        await fire(order, target, preflight=None, api_key=None, counters=Counters(), stop=Stop())
+    assert not load(tmp_path / "r").header.complete
 
 
 FIXED = {"kind": "fixed", "step": "10ms"}
