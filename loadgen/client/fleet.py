@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,6 +30,7 @@ REQUESTS_RPS = 2_500
 EVENTS_PER_S = 25_000
 
 CUT_S = 5.0  # for workers to end, once all is cut
+SILENT_S = 5.0  # a worker tells its counters 25 times meanwhile
 
 
 class LostError(Exception):
@@ -229,7 +231,7 @@ class _Fleet:
         ]
 
     async def _follow(self, worker: _Worker) -> None:
-        while (message := await worker.link.hear()) is not None:
+        while (message := await self._next_of(worker)) is not None:
             self._heard(worker, message)
         worker.exit_code = await worker.link.ended()
         if not self._started:
@@ -237,13 +239,29 @@ class _Fleet:
         worker.counters.in_flight = 0
         self._landed(worker)
 
+    async def _next_of(self, worker: _Worker) -> object | None:
+        """What it says next. One that is frozen is ended: the others would keep up the load for it.
+
+        It takes two silences, since it may have been we who slept.
+        """
+        hearing = asyncio.ensure_future(worker.link.hear())
+        try:
+            silences = 0
+            while not (await asyncio.wait([hearing], timeout=SILENT_S))[0]:
+                silences += self._started
+                if silences == 2:
+                    worker.link.facts["lost"] = f"it said nothing for {2 * SILENT_S:g} s"
+                    worker.link.kill()
+            return hearing.result()
+        finally:
+            hearing.cancel()
+
     def _why_early(self, link: Link, exit_code: int) -> BaseException:
         """What to say of a process that ended before the start."""
         if exit_code >= 0:
             return RuntimeError(f"a client process ended as it began, with exit code {exit_code}")
-        if (
-            self._killing is not None
-        ):  # we killed it: for trouble that is known already, or as the user wished
+        # We killed it, for trouble that is known or as the user wished; or somebody ends all processes.
+        if self._killing is not None or -exit_code in (signal.SIGINT, signal.SIGTERM):
             return KeyboardInterrupt()
         why = link.facts.get("lost", f"signal {-exit_code}")
         return LostError(

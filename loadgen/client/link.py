@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 from loadgen.client.control import LEAD_NS
 from loadgen.client.job import Job, Share
-from loadgen.client.pipes import framed, hear
+from loadgen.client.pipes import framed, hear, obedient
 from loadgen.client.secrets import environment_of_a_child
 from loadgen.run import StartBy
 from loadgen.scenario import ScenarioError
@@ -84,7 +83,7 @@ class Piped:
 async def start(share: Share, api_key: str | None = None) -> Piped:
     """A client process, which waits to be told its share and its job. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from loadgen.client.worker import main; main()"),
+        *obedient("loadgen.client.worker"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env=environment_of_a_child(api_key),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -25,12 +24,16 @@ async def hear(pipe: asyncio.StreamReader) -> object:
         return None
 
 
+def obedient(module: str) -> list[str]:
+    """How to start a process that does a module's `main`, and obeys from its first line on."""
+    deaf = "; ".join(f"signal.signal(signal.{name}, signal.SIG_IGN)" for name in ("SIGINT", "SIGTERM"))
+    return [sys.executable, "-c", f"import signal; {deaf}; from {module} import main; main()"]
+
+
 def obeying() -> int:
-    """From now on the parent alone says when this process ends. Where to write what it is to hear: nothing
-    that prints comes between.
+    """The parent alone says when this process ends. Where to write what it is to hear: nothing that prints
+    comes between.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
     out = os.dup(1)
     os.dup2(2, 1)
     return out

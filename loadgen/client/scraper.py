@@ -6,12 +6,11 @@ What becomes of that process never harms the run.
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from loadgen.client.pipes import framed, hear
+from loadgen.client.pipes import framed, hear, obedient
 from loadgen.client.scrape import LIMIT_S, SETTLE_S, SETTLES, End, Ready, Start, Wanted
 from loadgen.client.secrets import environment_of_a_child
 from loadgen.target import Target
@@ -36,7 +35,7 @@ class Scraper:
             return self
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", "from loadgen.client.scrape import main; main()"),
+                *obedient("loadgen.client.scrape"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env=environment_of_a_child(api_key),

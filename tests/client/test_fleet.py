@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 from loadgen.client import fleet
 from loadgen.client.control import Counters, Stop
 from loadgen.client.job import Job, Share
-from loadgen.client.link import beside
+from loadgen.client.link import Clock, beside
 from loadgen.client.spread import Spread
 from loadgen.client.worker import Start, Word, framed, hear
 from loadgen.merging import merged_health
 from loadgen.run import Health
 from loadgen.scenario import Scenario, ScenarioError
 from tests.client.runs import plan_of, scenario_of, users_of
+from tests.virtual_loop import run_virtual
 
 MANY = 1000
 
@@ -178,3 +179,47 @@ def test_a_second_wish_to_end_waits_for_nobody_who_is_still_to_come() -> None:
         asyncio.run(main(2))
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(main(1), 0.1))
+
+
+class Frozen:
+    """A link to a worker that is ready, and from then on says nothing until it is killed."""
+
+    share, clock, lead_ns = Share(1, 2), Clock(), 0
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self.killed = asyncio.Event()
+        self.words: list[object] = [Word.READY]
+
+    def say(self, message: object) -> None: ...
+
+    async def hear(self) -> object | None:
+        if self.words:
+            return self.words.pop()
+        await self.killed.wait()
+        return None
+
+    async def ended(self) -> int:
+        return -9
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+def test_a_frozen_worker_is_ended_and_its_share_lost(tmp_path: Path) -> None:
+    """After two silences of 5 s; or the others would keep up the load for it, for ever."""
+
+    async def main(loop: Any) -> tuple[fleet.Fared, float]:
+        link = Frozen()
+
+        async def one() -> AsyncIterator[Any]:
+            yield link
+
+        began_s = loop.time()
+        fared = await fleet.run(one(), tmp_path, on_start=lambda _: None, counters=Counters(), stop=Stop())
+        assert link.facts["lost"] == "it said nothing for 10 s"
+        return fared, loop.time() - began_s
+
+    fared, took_s = run_virtual(main)
+    assert fared.lost == [Share(1, 2)]
+    assert took_s == pytest.approx(10, abs=0.1)
