@@ -117,6 +117,7 @@ def _spellings(char: str) -> str:
     """A pattern for every way to write `char`; U+FFFD is what a byte of Latin-1 is read as."""
     escapes = rf"\\{{0,{BACKSLASHES}}}"
     ways = [escapes + re.escape(char), rf"\\{escapes}u{ord(char):04x}", f"%{ord(char):02x}"]
+    ways.append(f"&#(?:0{{0,4}}{ord(char)}|x0{{0,4}}{ord(char):x});?")
     if (entity := escape(char)) != char:
         ways.append(re.escape(entity))
     if not char.isascii():

@@ -50,6 +50,13 @@ def test_every_spelling_of_a_secret_is_masked(spelt: str) -> None:
     assert Secrets([KEY]).kept(f"<{spelt}>", 300) == "<***>"
 
 
+@pytest.mark.parametrize("entity", ["&#{};", "&#{}", "&#0{};", "&#x{:x};", "&#X{:02X};", "&#x00{:x}"])
+def test_a_secret_in_numbers_of_html_is_masked(entity: str) -> None:
+    """Any browser turns them back, with and without the semicolon."""
+    spelt = "".join(entity.format(ord(char)) for char in KEY)
+    assert Secrets([KEY]).masked(f"<{spelt}>") == "<***>"
+
+
 def test_a_letter_of_latin_1_is_masked_however_it_was_read() -> None:
     """A server may echo a header's byte as UTF-8, as itself (which reads as U+FFFD), or escaped."""
     secrets = Secrets(["caf\xe9-key"])
