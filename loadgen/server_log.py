@@ -97,7 +97,7 @@ def read(folder: Path, absent: str | None = None) -> ServerLog:
     where that is known.
     """
     path = folder / SERVER
-    if not path.exists():
+    if not path.is_file():  # a pipe, or a device, has no end
         return NO_LOG if absent is None else ServerLog(absent=absent)
     try:
         scrapes = tuple(_scrapes(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,9 @@ def test_many_reasons_are_counted() -> None:
     many = [*(f"GET http://h:{n}/metrics: 404 Not Found" for n in range(99)), "GET http://x: refused"]
     assert reasons(many) == "99 servers: 404 Not Found; 1 server: refused"
     assert reasons(many[:1] * 3) == "GET http://h:0/metrics: 404 Not Found"
+
+
+def test_a_pipe_is_no_file_of_a_run(tmp_path: Path) -> None:
+    """Reading one would never end."""
+    os.mkfifo(tmp_path / SERVER)
+    assert server_log.read(tmp_path).scrapes == ()
