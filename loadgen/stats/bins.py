@@ -40,5 +40,5 @@ def _edges(values: NDArray[Any], low: float) -> NDArray[Any]:
     grown = np.geomspace(max(low, high / REACH), high, MOST + 1)[1:-1]
     short = [float(f"{edge:.4g}") for edge in grown]
     # of the values' own kind, or numpy would make floats of a hundred million whole numbers
-    inner = np.unique(np.array(short).astype(values.dtype))
+    inner = np.unique(np.minimum(short, high).astype(values.dtype))  # rounded, they may lie beyond the kind
     return np.append(inner[(inner >= values[0]) & (inner < values[-1])], values[-1])

@@ -35,6 +35,12 @@ def test_whole_microseconds_that_stand_for_several_are_counted_as_often(gaps_us:
     assert bins(ordered, 1e6)[-1][0] == pytest.approx(max(gaps_us) / 1e6)
 
 
+def test_edges_stay_within_what_whole_numbers_can_say() -> None:
+    """Rounded up, an edge would lie beyond the largest number of four bytes."""
+    most = 2**32 - 1
+    assert bins(np.array([most - 2_803_007, most], np.uint32))[-1] == (float(most), 1)
+
+
 def test_of_nothing_of_one_value_and_of_zeros() -> None:
     """No bin, and one."""
     assert bins(np.array([])) == []
