@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from array import array
 from collections.abc import Iterator, Sequence
@@ -14,20 +15,33 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from loadgen import server_log
 from loadgen.records import Records
-from loadgen.run import Health, Run, RunHeader, RunWriter, StartBy, as_json, lines, write_whole, writing
+from loadgen.run import (
+    NAMED,
+    Health,
+    Run,
+    RunHeader,
+    RunWriter,
+    StartBy,
+    as_json,
+    lines,
+    write_whole,
+    writing,
+)
 from loadgen.scenario import ScenarioError
 from loadgen.server_log import SERVER
 
 _OF_THE_PLAN = (
-    *("plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by", "scenario", "salt"),
-    "start_at",
+    *("start_at", "scenario", "plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by"),
+    "salt",
 )
 _SUMS = {  # of the health of several processes; of all else the worst
     *("cpu_s", "stalled_s", "stalled_waiting_s", "stalled_asleep_s", "loop_probes"),
     *("reads", "reads_unstamped", "reads_with_several_events", "warm"),
 }
 _AT_ONCE = 4096  # lines
+_NAMED = 10  # shards that a refusal names
 
 
 def shard_id(run_id: str, k: int, of: int) -> str:
@@ -114,8 +128,9 @@ class _Shard:
 
     @property
     def server(self) -> Path | None:
+        """The file with what the server told of itself; none that is broken, or leads elsewhere."""
         path = self.folder / SERVER
-        return path if path.is_file() and path.stat().st_size else None
+        return path if not path.is_symlink() and server_log.read(self.folder).scrapes else None
 
 
 def _in_order(shards: Sequence[_Shard]) -> Iterator[bytes]:
@@ -153,6 +168,8 @@ def merged_health(healths: Sequence[Health | None], in_flight_max: int) -> Healt
             continue
         if name == "clock":
             whole.clock = "user" if "user" in values else "kernel"
+        elif name == "start_error_s":  # so far apart may the two be that are off the most
+            whole.start_error_s = sum(sorted(values)[-2:])
         elif name == "start_by":
             whole.start_by = max(values, key=get_args(StartBy).index)
         elif name == "address_faults":
@@ -185,31 +202,38 @@ def _merged(parts: Sequence[_Part], seen: int | None) -> RunHeader:
         raise ScenarioError("there are no shards to merge")
     shards = [part.header for part in parts]
     _refuse_unnumbered(shards)
+    _refuse_other_numbers(shards)
     for name in _OF_THE_PLAN:
         _refuse_different(name, shards)
     if len({shard.source == "virtual" for shard in shards}) > 1:
         raise ScenarioError("some shards are simulated and some measured: merge either")
     _refuse_missing(shards)
+    for part in parts:
+        _refuse_twins(part.index, f"twice in {part.header.run_id}")
     header = _header(shards, shards[seen or 0])
     header.notes = sorted({*header.notes, *_notes(parts, seen)})
-    index = np.sort(np.concatenate([part.index for part in parts]))
-    _refuse_twins(index)
+    index = np.concatenate([part.index for part in parts])
+    _refuse_twins(index, "in two shards: give each shard once")
     _refuse_gaps(index, header, sum(part.torn for part in parts))
     return header
 
 
 def _header(shards: list[RunHeader], seeing: RunHeader) -> RunHeader:
     first, healths = shards[0], [shard.health for shard in shards]
-    boots = {shard.host.get("boot_id") for shard in shards}
-    is_one_clock = len(boots) == 1 and None not in boots
+    boots = {str(shard.host.get("boot_id") or "") for shard in shards}
+    is_one_clock = len(boots) == 1 and "" not in boots
     health = merged_health(healths, 0) if any(healths) else None
     if health is not None and is_one_clock and first.shard is not None:
-        health.start_by, health.start_error_s = "clock", 0.0
+        origins = [o for shard in shards if (o := shard.clock_origin_monotonic_ns) is not None]
+        apart_ns = max(origins, default=0) - min(origins, default=0)
+        health.start_by, health.start_error_s = "clock", apart_ns / 1e9
     run_id = (
         first.run_id
         if first.shard is None
         else first.run_id.removesuffix(shard_id("", *_numbers(first.shard)))
     )
+    if not re.search(NAMED, run_id):
+        raise ScenarioError(f"{first.run_id} names no run: a folder was mixed up")
     return msgspec.structs.replace(
         first,
         run_id=run_id,
@@ -253,22 +277,27 @@ def _refuse_unnumbered(shards: list[RunHeader]) -> None:
         raise ScenarioError(f"{whole[0]} is a whole run, not a shard: merge what --shard made")
 
 
+def _refuse_other_numbers(shards: list[RunHeader]) -> None:
+    ofs = sorted({_numbers(shard.shard)[1] for shard in shards if shard.shard is not None})
+    if len(ofs) > 1:
+        raise ScenarioError(f"some are shards of {ofs[0]} and some of {ofs[1]}: merge those of one run")
+
+
 def _refuse_missing(shards: list[RunHeader]) -> None:
     """Each number stands once."""
     numbered = [_numbers(shard.shard) for shard in shards if shard.shard is not None]
     if not numbered:
         return
     of = numbered[0][1]
-    if others := {other for _, other in numbered} - {of}:
-        raise ScenarioError(f"some are shards of {of} and some of {min(others)}: merge those of one run")
     given = [k for k, _ in numbered]
     for k in given:
         if given.count(k) > 1:
             raise ScenarioError(f"shard {k} of {of} is there twice: give each shard once")
-    missing = [str(k) for k in range(1, of + 1) if k not in given]
+    missing = sorted({*range(1, of + 1)} - {*given})
     if missing:
+        named = ", ".join(map(str, missing[:_NAMED])) + (", ..." if len(missing) > _NAMED else "")
         shards_are = "shard {} of {} is" if len(missing) == 1 else "shards {} of {} are"
-        raise ScenarioError(f"{shards_are.format(', '.join(missing), of)} missing: give all of them")
+        raise ScenarioError(f"{shards_are.format(named, of)} missing: give all of them")
 
 
 def _refuse_different(name: str, shards: list[RunHeader]) -> None:
@@ -290,10 +319,11 @@ def _where(name: str, ours: Any, theirs: Any) -> str:
     return _where(f"{name}.{key}", ours.get(key), theirs.get(key))
 
 
-def _refuse_twins(index: NDArray[np.int64]) -> None:
-    twins = index[1:][np.diff(index) == 0]
+def _refuse_twins(index: NDArray[np.int64], where: str) -> None:
+    ordered = np.sort(index)
+    twins = ordered[1:][np.diff(ordered) == 0]
     if twins.size:
-        raise ScenarioError(f"row {twins[0]} is in two shards: give each shard once")
+        raise ScenarioError(f"row {twins[0]} is {where}")
 
 
 def _refuse_gaps(index: NDArray[np.int64], header: RunHeader, torn: int) -> None:

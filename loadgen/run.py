@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from errno import EINVAL
+from errno import EACCES, EINVAL
 from itertools import combinations
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, Self, TypeVar
@@ -54,9 +54,9 @@ class Health(msgspec.Struct, kw_only=True):
     processes, sums of what is counted, and of the rest the worst; `busiest_share` is the CPU of the busiest
     over its `wall_s`.
 
-    `start_error_s`: how far this process's start may lie from the instant that all agreed on, and `start_by`
-    how that is known: one clock for all; each clock `measured` against the run's own; or the wall clock that
-    `ntp` keeps, or that nothing is known to keep (`wall`: null).
+    `start_error_s`: how far this process's start may lie from the instant that all agreed on; of several, how
+    far two may lie apart. `start_by`: how that is known: one clock for all; each clock `measured` against
+    the run's own; or the wall clock that `ntp` keeps, or that nothing is known to keep (`wall`: null).
     """
 
     clock: Literal["kernel", "user"] | None = None
@@ -223,6 +223,9 @@ def refuse_used(folder: Path) -> None:
     try:
         if folder.exists() and any(folder.iterdir()):
             raise _used(folder)
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not os.access(there, os.W_OK | os.X_OK):  # said before a load, or a wait for it
+            raise PermissionError(EACCES, f"{there} cannot be written to")
     except OSError as problem:
         raise _no_folder(folder, problem) from None
 

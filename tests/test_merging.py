@@ -161,7 +161,7 @@ def numbered(whole: Run, of: int, **changes: Any) -> list[Run]:
     ]
 
 
-def of_host(run: Run, boot_id: str | None) -> Run:
+def of_host(run: Run, boot_id: Any) -> Run:
     return replace(run, header=msgspec.structs.replace(run.header, host={"boot_id": boot_id}))
 
 
@@ -170,13 +170,13 @@ def changed(run: Run, **changes: Any) -> Run:
 
 
 def test_shards_by_number_become_the_run_they_are_shards_of() -> None:
-    """Its id is theirs without the number, and it is no shard itself; how far the starts may lie apart is the
-    worst of all.
+    """Its id is theirs without the number, and it is no shard itself; how far two starts may lie apart is
+    what the two worst are off.
     """
     header = merge(numbered(whole_of(some_rows(30, 0)), 3)).header
     assert (header.run_id, header.shard, header.rows_due) == ("run", None, 30)
     assert header.health is not None
-    assert (header.health.start_by, header.health.start_error_s) == ("ntp", 0.003)
+    assert (header.health.start_by, header.health.start_error_s) == ("ntp", 0.005)
 
 
 def test_shards_of_one_machine_have_one_clock() -> None:
@@ -186,6 +186,22 @@ def test_shards_of_one_machine_have_one_clock() -> None:
         health = merge([of_host(*each) for each in zip(shards, boots, strict=True)]).header.health
         assert health is not None
         assert health.start_by == by
+
+
+def test_shards_of_one_machine_that_started_apart_say_so() -> None:
+    """Its wall clock was set between them: by its other clock the starts lie 3 s apart."""
+    shards = [of_host(shard, "b") for shard in numbered(whole_of(some_rows(30, 0)), 2)]
+    apart = [changed(shard, clock_origin_monotonic_ns=k * 3 * 10**9) for k, shard in enumerate(shards)]
+    run = merge(apart)
+    assert run.header.health is not None
+    assert run.header.health.start_error_s == 3.0
+    assert [f.effect for f in summarize(run).findings if f.name == "start"] == ["invalid"]
+
+
+def test_a_host_may_be_anything() -> None:
+    """What a stranger's header says of its machine is compared, whatever it is."""
+    shards = [of_host(shard, [1]) for shard in numbered(whole_of(some_rows(30, 0)), 2)]
+    assert len(merge(shards).records) == 30
 
 
 @pytest.mark.parametrize(
@@ -290,6 +306,24 @@ def test_in_whatever_order_shards_come_the_folder_is_the_same(folders: list[Path
     assert from_folder.torn_lines == in_memory.torn_lines == 0
     assert summarize(from_folder) == summarize(in_memory)
     assert "server.jsonl is what run-3of3 saw" in from_folder.header.notes
+
+
+def test_no_file_from_elsewhere_gets_into_what_is_merged(folders: list[Path], tmp_path: Path) -> None:
+    """A stranger's folder may hold a link to what it is not to see; nor is a file taken that is none."""
+    (tmp_path / "secret").write_text('{"at_s":0.5,"took_s":0.01,"values":{"running":9}}\n')
+    (folders[0] / "server.jsonl").symlink_to(tmp_path / "secret")
+    (folders[1] / "server.jsonl").write_text("root:*:20228:\n")
+    out = merge_folders(folders, tmp_path / "m", runs=tmp_path)
+    assert (out / "server.jsonl").read_bytes() == (folders[2] / "server.jsonl").read_bytes()
+
+
+def test_a_row_twice_in_one_shard_is_told_with_the_shard(folders: list[Path], tmp_path: Path) -> None:
+    """It is the folder that is wrong, and not what was given."""
+    lines = (folders[1] / "records.jsonl").read_bytes().splitlines(keepends=True)
+    (folders[1] / "records.jsonl").write_bytes(b"".join([lines[0], *lines]))
+    with pytest.raises(ScenarioError, match=r"^row \d+ is twice in run-2of3$"):
+        merge_folders(folders, tmp_path / "m", runs=tmp_path)
+    assert not (tmp_path / "m").exists()
 
 
 def test_a_folder_that_is_not_named_is_that_of_the_run(folders: list[Path], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from loadgen.plan import Phase
 from loadgen.records import OUTCOMES, Outcome, Records, RequestRecord
-from loadgen.run import RecordWriter, Run, RunWriter, WriteError, load, write_whole
+from loadgen.run import RecordWriter, Run, RunWriter, WriteError, load, refuse_used, write_whole
 from loadgen.scenario import ScenarioError
 from tests.records import failed, header, ok, run_of
 
@@ -422,3 +422,20 @@ def test_two_runs_that_find_one_folder_empty_do_not_share_it(
         with RecordWriter(tmp_path / "run") as process_of_the_first:
             process_of_the_first.append(ok(1))
     assert (tmp_path / "run" / "records.jsonl").read_bytes().count(b"\n") == 2
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that is read-only, however deep below what exists; it is not tried by writing."""
+    asked = []
+
+    def refuses(path: Path, mode: int) -> bool:
+        asked.append(path)
+        return False
+
+    monkeypatch.setattr("os.access", refuses)
+    with pytest.raises(ScenarioError, match=f"^cannot make the run folder .*: {tmp_path} cannot be written"):
+        refuse_used(tmp_path / "a" / "b")
+    assert asked == [tmp_path]
+    assert [*tmp_path.iterdir()] == []
