@@ -381,12 +381,16 @@ def kept(folder: Path) -> Iterator[None]:
 
 
 def conclude(run: Run, folder: Path) -> Summary:
-    """Summarise a run and write summary.json and vllm.json beside its records. Raises WriteError."""
+    """Summarise a run and write summary.json and vllm.json beside its records. Raises WriteError.
+
+    Of a shard no vllm.json, which has no word for it: it would be read as a server that bears a part.
+    """
     from loadgen.stats import summarize, vllm_result
 
     summary = summarize(run)
     write_whole(folder / "summary.json", as_json(summary))
-    write_whole(folder / "vllm.json", as_json(vllm_result(run, summary)))
+    if run.header.shard is None:
+        write_whole(folder / "vllm.json", as_json(vllm_result(run, summary)))
     return summary
 
 

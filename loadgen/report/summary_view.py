@@ -36,7 +36,7 @@ MEANINGS = {
     Outcome.TIMEOUT_TOTAL: "not done within the limit",
     Outcome.ABANDONED: "patience ran out and we hung up",
     Outcome.UNSENT: "not sent: max_in_flight was reached",
-    Outcome.ABORTED: "cut by the end of our own run; not counted against the server",
+    Outcome.ABORTED: "cut by the end of our own run, or lost on our side; not counted against the server",
 }
 
 METRICS = {

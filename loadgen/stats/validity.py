@@ -36,11 +36,10 @@ def judge_validity(
         *_stuck(run),
         *_tokens(run),
         *_zero_gaps(run, late),
-        *_arrivals(certificate),
+        *_arrivals(run, certificate),
         *_client(run, health, why.less),
         *_warm(run, health),
-        *_start(health, metrics),
-        *_shard(run),
+        *(_start(health, metrics) if run.header.shard is None else _shard(run)),
     ]
     return [*found, *_load_of_client(run, health)]
 
@@ -91,7 +90,11 @@ def _why(run: Run) -> str:
         shards = f"shard {cut[0]}" if len(cut) == 1 else f"shards {', '.join(map(str, cut))}"
         missing = header.plan_rows - int((run.records.index < header.plan_rows).sum())
         return f"{shards} was cut short; {missing:,} of the plan's {header.plan_rows:,} rows are missing"
-    why = f"it broke with {header.crashed}" if header.crashed else "it was killed, or is still going on"
+    why = (
+        f"it broke with {header.crashed}"
+        if header.crashed
+        else "it was killed, had no room on its disk, or still goes on"
+    )
     there = int((run.records.index < header.plan_rows).sum())
     if header.shard is not None or there == header.plan_rows:
         return f"{why}; {len(run.records):,} requests are recorded"
@@ -254,8 +257,8 @@ def _zero_gaps(run: Run, late: list[Finding]) -> Iterator[Finding]:
         )
 
 
-def _arrivals(certificate: Certificate | None) -> Iterator[Finding]:
-    if certificate is not None and certificate.verdict == "departs":
+def _arrivals(run: Run, certificate: Certificate | None) -> Iterator[Finding]:
+    if certificate is not None and certificate.verdict == "departs" and not run.header.rows_lost:
         yield Finding(
             name="arrivals",
             effect="warning",
@@ -293,9 +296,8 @@ def _start(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Find
     limit_s = max(LIMITS.start_s, LIMITS.start_of_ttft * (metrics["ttft_s"].quantiles["p50"] or 0.0))
     if error_s <= limit_s:
         return
-    text = f"a machine may have started {about(error_s)} off the agreed instant; the limit is "
-    text += about(limit_s)
-    if health.start_by == "measured":
+    text = f"machines may have started {about(error_s)} apart; the limit is {about(limit_s)}"
+    if health.start_by in ("clock", "measured"):
         yield _invalid("start", f"{text}: {off}", "have a quieter network, or less busy machines")
     else:
         yield Finding(
@@ -307,10 +309,10 @@ def _start(health: Health, metrics: Mapping[str, Distribution]) -> Iterator[Find
 
 
 def _shard(run: Run) -> Iterator[Finding]:
-    if run.header.shard is not None:
-        k, of = run.header.shard.split("/")
-        text = f"shard {k} of {of}: rates and percentiles are of this part alone, and no SLO is judged"
-        yield _info("shard", f"{text}; loadgen merge makes the whole of all {of}")
+    """Whether it started with the others is told when they are merged."""
+    k, _, of = (run.header.shard or "").partition("/")
+    text = f"shard {k} of {of}: rates and percentiles are of this part alone, and no SLO is judged"
+    yield _info("shard", f"{text}; loadgen merge makes the whole of all {of}")
 
 
 def _warm(run: Run, health: Health) -> Iterator[Finding]:

@@ -342,7 +342,9 @@ def test_a_run_that_is_not_whole(header: dict[str, Any], name: str, effect: str)
 def test_a_killed_run_says_how_much_of_it_is_missing(plan_rows: int, shard: str | None, said: str) -> None:
     """Of a shard it is not known how many rows it would have had."""
     run = run_of([ok(0), ok(1, 1.0)], complete=False, rows_due=None, plan_rows=plan_rows, shard=shard)
-    assert found(run)["incomplete"].text.endswith(f"it was killed, or is still going on; {said}")
+    assert found(run)["incomplete"].text.endswith(
+        f"it was killed, had no room on its disk, or still goes on; {said}"
+    )
 
 
 def test_a_torn_line_is_said() -> None:
