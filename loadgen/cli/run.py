@@ -179,8 +179,10 @@ def _refuse_cluster(asked: Scenario, ray: str | None, workers: int | None, *, vi
     """Raises ScenarioError where a cluster has nothing to send, or nowhere to."""
     from loadgen.scenario import ScenarioError
 
-    if workers is not None and (ray is None or workers < 1):
-        raise ScenarioError(f"--workers {workers}: how many of --ray's nodes' CPUs take part, at least 1")
+    if workers is not None and ray is None:
+        raise ScenarioError("--workers: they are those of a cluster: it needs --ray")
+    if workers is not None and workers < 1:
+        raise ScenarioError(f"--workers {workers}: at least one has to send")
     if ray is not None and (virtual or asked.target is None):
         raise ScenarioError("--ray sends over HTTP, from several machines: it needs a target that all reach")
     if ray is not None and asked.client.processes != "auto":

@@ -13,6 +13,7 @@ from datetime import datetime
 from loadgen.client.control import LEAD_NS, Stop
 from loadgen.run import StartBy, utc
 from loadgen.scenario import ScenarioError
+from loadgen.units import about
 
 NEAR_NS = 20_000_000_000  # before the start: time for processes to begin and connections to open
 LOOK_S = 0.1  # between two looks at the wall clock, which may be set meanwhile
@@ -62,7 +63,8 @@ class Appointed:
                 return
             await asyncio.sleep(min(LOOK_S, (left_ns - before_ns) / 1e9))
         raise ScenarioError(
-            f"--start-at {utc(self.at)} had passed before all was ready; nothing was sent: take a later one"
+            f"--start-at {utc(self.at)} had passed {about(-left_ns / 1e9)} before all was ready; nothing was "
+            "sent: take a later one, a minute ahead"
         )
 
     def _ahead_ns(self) -> int:

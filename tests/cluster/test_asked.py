@@ -22,7 +22,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((*URL, "--workers", "2"), "--workers 2: how many of --ray's nodes' CPUs take part, at least 1"),
+        ((*URL, "--workers", "2"), "--workers: they are those of a cluster: it needs --ray"),
         ((*URL, "--ray", "auto", "--workers", "0"), "--workers 0: "),
         (("--ray", "auto"), "--ray sends over HTTP, from several machines: it needs a target that all reach"),
         (("--ray", "auto", "--virtual"), "--ray sends over HTTP"),
