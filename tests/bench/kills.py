@@ -41,7 +41,8 @@ HELD = "yes"
 PROMISE = "what was answered is recorded, and a report says what is missing."
 HOW = (
     f"Each is a run of {REQUESTS:,} requests at {RPS}/s, with `kill -9` at that instant of it. What the "
-    "server answered is by its own log or count, and unknown where it is the one that was killed."
+    "server answered is by its own log or count, and unknown where it is the one that was killed. "
+    f"Held to it is what was answered {MARGIN_NS // 1_000_000} ms before the kill or earlier."
 )
 COLUMNS = ["killed", "at, s", "processes", "recorded", "as lost", "server answered", "torn lines"]
 COLUMNS += ["exit of the run", "exit of the report", "it says", "held"]

@@ -44,7 +44,7 @@ class Slope:
 
     @property
     def is_flat(self) -> bool:
-        return self.low <= 0 <= self.high or self.per_hour < STILL_FLAT * self.level
+        return self.low <= 0 <= self.high or self.high < STILL_FLAT * self.level
 
     def __str__(self) -> str:
         return f"{self.per_hour:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
@@ -118,7 +118,7 @@ def told(watch: Watch, figures: Figures, ceiling: float | None, events_per_s: fl
             f"{events_per_s:,.0f} token events/s ({at}), {TOKENS} a request: {figures['events']:,} events "
             f"of {figures['ok']:,} requests; the run is {figures['validity']} {figures['because']}".strip(),
             f"Growth: a line through {BLOCKS} means of the last {LAST_S / 60:.0f} minutes.",
-            f"Flat: its interval holds 0, or an hour would add less than {STILL_FLAT:.0%}.",
+            f"Flat: its interval holds 0, or an hour would surely add less than {STILL_FLAT:.0%}.",
             "At first: half a minute after the first record. Summary and reading the records back are later.",
             f"With its summary, at the end, the run took {number(float(figures['rss_mb'] or 0))} MB at most.",
             *([f"The server used {number(cores(server))} of a core."] if server else []),

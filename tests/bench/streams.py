@@ -22,7 +22,7 @@ from tests.bench.server import Server
 from tests.bench.shot import Work, shoot
 from tests.bench.watch import CLIENT, Sample, Watch, allow_many_descriptors, curve
 
-OPENING_S = 5.0  # Poisson: about so long until all have begun
+OPENING_S = 10.0  # Poisson: about so long until all have begun
 TOKENS, GAP_MS = 20, 1000.0  # hardly one in a million has ended by then
 EVERY_S = 0.25
 
