@@ -19,7 +19,7 @@ OF_PICTURES = [
     "Warm-up and tail: requests due before and after the measured part, which keep the load up.",
     "Figures and curves of latency leave these out; other pictures show them, pale where each is a mark.",
     "Dotted vertical lines: where the measured part begins and ends.",
-    "aborted: cut by the end of our run, as tail load mostly is, or lost on our side; it counts against nobody.",
+    "aborted: cut by the end of our run, as tail load is, or lost on our side; it counts against nobody.",
     "completed: ok requests by when they ended; the other bars are by when they were due.",
     "Diamond: the share that must be within an SLO's limit. A curve that passes below it misses the SLO.",
 ]
