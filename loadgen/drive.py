@@ -374,6 +374,8 @@ def kept(folder: Path) -> Iterator[None]:
     """Whatever fails meanwhile carries a note that says where the records are."""
     try:
         yield
+    except ScenarioError:  # nothing was sent, and what is in the folder is another run's
+        raise
     except BaseException as trouble:
         if (folder / "run.json").is_file() and not getattr(trouble, "__notes__", []):
             trouble.add_note(f"what was recorded is kept: loadgen report {argument(folder)}")

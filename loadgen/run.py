@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from errno import EACCES, EINVAL
+from errno import EACCES, EINVAL, ENOTDIR, EROFS
 from itertools import combinations
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, Self, TypeVar
@@ -224,8 +224,11 @@ def refuse_used(folder: Path) -> None:
         if folder.exists() and any(folder.iterdir()):
             raise _used(folder)
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not there.is_dir():
+            raise OSError(ENOTDIR, os.strerror(ENOTDIR))
         if not os.access(there, os.W_OK | os.X_OK):  # said before a load, or a wait for it
-            raise PermissionError(EACCES, f"{there} cannot be written to")
+            why = EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else EACCES
+            raise OSError(why, os.strerror(why))
     except OSError as problem:
         raise _no_folder(folder, problem) from None
 

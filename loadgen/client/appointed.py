@@ -63,8 +63,8 @@ class Appointed:
                 return
             await asyncio.sleep(min(LOOK_S, (left_ns - before_ns) / 1e9))
         raise ScenarioError(
-            f"--start-at {utc(self.at)} had passed {about(-left_ns / 1e9)} before all was ready; nothing was "
-            "sent: take a later one, a minute ahead"
+            f"--start-at {utc(self.at)} had passed before all was ready; nothing was sent: it took "
+            f"{about(-left_ns / 1e9)} longer, take a later one, a minute ahead"
         )
 
     def _ahead_ns(self) -> int:
