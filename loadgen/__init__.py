@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from loadgen.gate import Gate as Gate
     from loadgen.merging import merge as merge
     from loadgen.run import Run as Run
-    from loadgen.run import WriteError as WriteError
     from loadgen.scenario import Scenario as Scenario
     from loadgen.scenario import ScenarioError as ScenarioError
     from loadgen.stats import SloResult as SloResult
     from loadgen.stats import Summary as Summary
     from loadgen.stats import summarize as summarize
     from loadgen.stats.figures import Tolerance as Tolerance
+    from loadgen.whole_file import WriteError as WriteError
 
 __version__ = "0.1.0"
 
@@ -48,8 +48,9 @@ _NAMES = {
     "loadgen.compare": ("Comparison",),
     "loadgen.gate": ("Gate",),
     "loadgen.merging": ("merge",),
-    "loadgen.run": ("Run", "WriteError"),
+    "loadgen.run": ("Run",),
     "loadgen.scenario": ("Scenario", "ScenarioError"),
+    "loadgen.whole_file": ("WriteError",),
     "loadgen.stats": ("SloResult", "Summary", "summarize"),
     "loadgen.stats.figures": ("Tolerance",),
 }

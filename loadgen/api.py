@@ -24,6 +24,7 @@ import msgspec
 
 from loadgen import drive, shipped
 from loadgen.baseline import sides
+from loadgen.bundled import bundled_server
 from loadgen.capacity import Capacity
 from loadgen.capacity import find_capacity as search
 from loadgen.client.loop import on_loop
@@ -33,9 +34,10 @@ from loadgen.gate import Gate
 from loadgen.gate import gate as judge_change
 from loadgen.grid import changed
 from loadgen.looks import Looks
+from loadgen.order import Order, new_run_id
 from loadgen.probe import Over, Probe
 from loadgen.run import Run
-from loadgen.run import load as run_in
+from loadgen.run_folder import load as run_in
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.scenario import load as scenario_in
 from loadgen.slo import Mean, Rate, Slo, parse
@@ -282,7 +284,7 @@ def find_capacity(
     asked = _single(scenario)
     reached: list[_Reached] = []  # the target is looked at once, before the first probe
 
-    def measured(order: drive.Order, looks: Looks | None) -> Run:
+    def measured(order: Order, looks: Looks | None) -> Run:
         async def work() -> Run:
             if not reached:
                 reached.append(await _reach(order, api_key))
@@ -326,8 +328,8 @@ def _once(scenario: Asked) -> Scenario:
     return asked
 
 
-def _order(asked: Scenario, folder: Path) -> drive.Order:
-    return drive.Order(asked, draw(asked), folder, drive.new_run_id(asked.name))
+def _order(asked: Scenario, folder: Path) -> Order:
+    return Order(asked, draw(asked), folder, new_run_id(asked.name))
 
 
 @contextmanager
@@ -354,7 +356,7 @@ class _Reached(NamedTuple):
 
 
 async def _reach(
-    order: drive.Order, api_key: str | None, *, looks: bool = True, wait_s: float | None = None
+    order: Order, api_key: str | None, *, looks: bool = True, wait_s: float | None = None
 ) -> _Reached:
     from loadgen.client.preflight import preflighted
     from loadgen.client.secrets import key_in
@@ -367,7 +369,7 @@ async def _reach(
     return _Reached(key, found)
 
 
-async def _fired(order: drive.Order, reached: _Reached, looks: Looks | None = None) -> Run:
+async def _fired(order: Order, reached: _Reached, looks: Looks | None = None) -> Run:
     from loadgen.client.control import Counters, Stop
     from loadgen.client.headroom import check
 
@@ -376,7 +378,7 @@ async def _fired(order: drive.Order, reached: _Reached, looks: Looks | None = No
     is_bundled = target is None
     async with AsyncExitStack() as stack:
         if target is None:
-            target = await stack.enter_async_context(drive.bundled_server(scenario, plan))
+            target = await stack.enter_async_context(bundled_server(scenario, plan))
         return await drive.fire(
             order,
             target,

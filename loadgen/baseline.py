@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from loadgen.gate import unfit
 from loadgen.records import OUTCOMES, Floats
-from loadgen.run import NAMED, load, write_whole
+from loadgen.run import NAMED
+from loadgen.run_folder import load
 from loadgen.scenario import MAX_FILE_BYTES, ScenarioError
 from loadgen.stats import summarize
 from loadgen.stats.figures import BLOCKS, METRICS, Metric, Unit, figure
 from loadgen.stats.sample import About, Sample, sample
 from loadgen.stats.summary import Summary
 from loadgen.units import quoted, told
+from loadgen.whole_file import write_whole
 
 SCHEMA = 1
 FOLDER = Path("baselines")

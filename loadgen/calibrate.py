@@ -23,12 +23,16 @@ import msgspec
 
 from loadgen import __version__, drive
 from loadgen.client.control import Counters, Stop
-from loadgen.run import Health, Run, as_json, of_json, write_whole, writing
+from loadgen.health import Health
+from loadgen.order import Order
+from loadgen.run import Run
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.limits import LIMITS
 from loadgen.stats.truth import Accuracy, Spread, Truth, errors, read_truth
+from loadgen.strict_json import as_json, of_json
 from loadgen.units import quoted
+from loadgen.whole_file import write_whole, writing
 from loadgen.workload import draw
 from loadgen.workload.demand import Demand
 
@@ -290,7 +294,7 @@ async def _tried(ladder: Ladder, rate: int, clock: str) -> Rung:
         async with _pulse(log, ladder.ttft_ms) as (url, process):
             scenario = ladder.scenario(rate, url, clock)
             assert scenario.target is not None
-            order = drive.Order(scenario, draw(scenario), folder, scenario.name)
+            order = Order(scenario, draw(scenario), folder, scenario.name)
             with _a_core_each(process.pid):
                 run = await drive.fire(
                     *(order, scenario.target),

@@ -15,17 +15,20 @@ import msgspec
 
 from loadgen import drive
 from loadgen.client.unreachable import Unreachable
-from loadgen.drive import Order
 from loadgen.edges import Search, Spent, between, crossing, edges, follows, settled
 from loadgen.laws import Closed
 from loadgen.looks import Looks
+from loadgen.order import Order, new_run_id
 from loadgen.plan import Phase
 from loadgen.probe import AnsweredBy, Interrupted, Measure, Over, Probe, Probing
-from loadgen.run import Run, Source, as_json, make_folder, of_json, write_whole
+from loadgen.run import Run, Source
+from loadgen.run_folder import make_folder
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.slo import Rate, promises
 from loadgen.stats.decidable import hopeless
+from loadgen.strict_json import as_json, of_json
 from loadgen.units import quoted
+from loadgen.whole_file import write_whole
 from loadgen.workload import draw
 
 SCHEMA = 1
@@ -125,9 +128,7 @@ def find_capacity(
         scenario=asked.as_asked() | {"slos": [], "repeats": 1},
     )
     with _taken_up(out, found) as folder:
-        probing = Probing(
-            asked, over, folder, measure or _simulated, drive.new_run_id(asked.name), [*command]
-        )
+        probing = Probing(asked, over, folder, measure or _simulated, new_run_id(asked.name), [*command])
 
         def told(probe: Probe, probes: Collection[Probe]) -> None:
             _conclude(found, probes)

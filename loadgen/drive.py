@@ -3,108 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import platform
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
-from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from loadgen.backends import CHAT, COMPLETIONS
-from loadgen.plan import NONE, Plan
+from loadgen.bundled import BUNDLED, Bundled
+from loadgen.iterations import ITERATIONS, IterationWriter, draw
+from loadgen.order import Order
 from loadgen.records import RequestRecord
-from loadgen.run import Run, RunHeader, RunWriter, Source, as_json, load, utc, write_whole, writing
-from loadgen.scenario import Scenario, ScenarioError
+from loadgen.run import Run, RunHeader
+from loadgen.run_folder import RunWriter, load
+from loadgen.scenario import ScenarioError
 from loadgen.stats.summary import Summary
+from loadgen.strict_json import as_json
 from loadgen.target import Target
 from loadgen.terms import AS_ASKED
 from loadgen.units import argument
+from loadgen.whole_file import write_whole
 
 if TYPE_CHECKING:
     from loadgen.client.appointed import Appointed
     from loadgen.client.control import Counters, Stop
     from loadgen.client.fleet import Fared
-    from loadgen.client.job import Job, Share
+    from loadgen.client.job import Job
     from loadgen.client.preflight import Preflight
     from loadgen.cluster.nodes import Cluster
-    from loadgen.engine.trace import Iteration
     from loadgen.looks import Look, Looks
-
-BUNDLED = "bundled engine"
-RUNS = Path("runs")  # where runs go that were not told where
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-ITERATIONS, TRACE = "iterations.jsonl", "trace.json"  # beside a simulation's records
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What one run is to be, where it goes, how it was asked for. No `salt`: the run id salts prompts.
-
-    `shard`: all that is to be sent of the plan, where other hosts send the rest. `start_at`: in UTC.
-    """
-
-    scenario: Scenario
-    plan: Plan
-    folder: Path
-    run_id: str
-    command: list[str] = field(default_factory=list)
-    salt: str | None = None
-    shard: Share | None = None
-    start_at: datetime | None = None
-
-    def header(self, source: Source, target: str, model: str | None) -> RunHeader:
-        window = self.plan.window
-        return RunHeader(
-            run_id=self.run_id,
-            name=self.scenario.name,
-            source=source,
-            scenario=self.scenario.as_asked(),
-            plan_digest=self.plan.digest(),
-            plan_rows=len(self.plan),
-            shard=None if self.shard is None else f"{self.shard.k + 1}/{self.shard.of}",
-            start_at=None if self.start_at is None else utc(self.start_at),
-            window_start_s=window.start_ns / 1e9,
-            window_end_s=window.end_ns / 1e9,
-            window_by=window.by,
-            salt=self.salt or self.run_id,
-            target=target,
-            model=model,
-            command=self.command,
-            versions=_versions(),
-            host=_host(),
-            notes=list(self.plan.notes),
-        )
-
-    @property
-    def part(self) -> Plan:
-        """What is to be sent of the plan."""
-        return self.plan if self.shard is None else self.plan.shard(self.shard.k, self.shard.of)
-
-    @property
-    def last_planned(self) -> int:
-        """The index of the plan's last row; its tail's, and a closed loop's further ones, are above."""
-        return int(self.plan.index.max(initial=NONE))
-
-
-def new_run_id(name: str) -> str:
-    """Unique and sortable: when, what, and a random end."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}-{token_hex(3)}"
-
-
-def shared_id(name: str, plan: Plan, start_at: datetime, salt: str | None) -> str:
-    """Of a run that several hosts start then, a shard of the plan each: the same on all of them."""
-    told = f"{plan.digest()} {utc(start_at)} {salt}"
-    return f"{start_at:%Y%m%d-%H%M%S}-{name}-{sha256(told.encode()).hexdigest()[:6]}"
 
 
 def simulate(
@@ -125,7 +53,7 @@ def simulate(
     if load_asked.max_concurrency or load_asked.max_in_flight:
         raise ScenarioError("load: max_concurrency and max_in_flight bound the client; a simulation has none")
     header = order.header("virtual", BUNDLED, engine.model_name)
-    kept_iterations = _Iterations(order.folder / ITERATIONS)
+    kept_iterations = IterationWriter(order.folder / ITERATIONS)
     records = in_virtual_time(
         order.plan,
         engine,
@@ -160,50 +88,8 @@ def simulate(
         header.complete = True
     if trace:
         with kept(order.folder):
-            _draw(order.folder, f"{order.run_id}, simulated")
+            draw(order.folder, f"{order.run_id}, simulated")
     return load(order.folder)
-
-
-class _Iterations:
-    """Writes iterations.jsonl, a line an iteration. Raises WriteError."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._encode = msgspec.json.Encoder().encode
-
-    def __enter__(self) -> None:
-        with writing(self._path):
-            self._file = self._path.open("ab")
-
-    def append(self, iteration: Iteration) -> None:
-        with writing(self._path):
-            self._file.write(self._encode(iteration) + b"\n")
-
-    def __exit__(self, *_: object) -> None:
-        with writing(self._path):
-            self._file.close()
-
-
-def iterations(folder: Path) -> Iterator[Iteration]:
-    """The trace that a simulation left in `folder`, one by one."""
-    from loadgen.engine.trace import Iteration
-
-    decode = msgspec.json.Decoder(Iteration).decode
-    with (folder / ITERATIONS).open("rb") as lines:
-        yield from map(decode, lines)
-
-
-def _draw(folder: Path, title: str) -> None:
-    """Write trace.json from iterations.jsonl, for ui.perfetto.dev."""
-    from loadgen.engine.perfetto import events
-
-    encode, path = msgspec.json.Encoder().encode, folder / TRACE
-    with writing(path), path.open("wb") as file:
-        separator = b'{"displayTimeUnit": "ms", "traceEvents": [\n'
-        for event in events(iterations(folder), title):
-            file.write(separator + encode(event))
-            separator = b",\n"
-        file.write(b"\n]}\n")
 
 
 async def fire(
@@ -394,65 +280,3 @@ def conclude(run: Run, folder: Path) -> Summary:
     if run.header.shard is None:
         write_whole(folder / "vllm.json", as_json(vllm_result(run, summary)))
     return summary
-
-
-class Bundled(Target):
-    """The bundled engine's server. `about`: what it is, and where its model is computed where it has one."""
-
-    about: str
-
-
-@asynccontextmanager
-async def bundled_server(scenario: Scenario, plan: Plan | None = None) -> AsyncIterator[Bundled]:
-    """The bundled engine served on loopback by a process of its own, which ends with this one.
-
-    Raises ScenarioError for an engine that cannot run, or on which nothing of `plan` could.
-    """
-    from loadgen.client.secrets import environment_of_a_child
-    from loadgen.engine.check import check
-
-    engine = scenario.engine
-    check(engine, plan)
-    server = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "loadgen", "serve", "--port", "0", "--attached"),
-        *("--engine", json.dumps(engine.model_dump(mode="json", by_alias=True))),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env=environment_of_a_child(),
-        start_new_session=True,  # a Ctrl-C meant for us must not end the server before the drain
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    try:
-        line = (await server.stdout.readline()).decode().strip()
-        if not line:
-            raise RuntimeError("the bundled engine's server did not start; its message stands above")
-        endpoint = COMPLETIONS if scenario.load.sends_ids else CHAT
-        url, _, computed = line.partition("\t")
-        about = f"{BUNDLED}, {computed}" if computed else BUNDLED
-        yield Bundled(base_url=url, model=engine.model_name, endpoint=endpoint, about=about)
-    finally:
-        server.stdin.close()
-        try:
-            await asyncio.wait_for(server.wait(), 5.0)
-        except TimeoutError:
-            server.kill()
-            await server.wait()
-
-
-def _versions() -> dict[str, str]:
-    names = ("loadgen", "numpy", "httptools", "uvloop", "aiohttp")
-    return {"python": platform.python_version()} | {name: version(name) for name in names if _installed(name)}
-
-
-def _installed(name: str) -> bool:
-    return name != "uvloop" or sys.platform != "win32"
-
-
-def _host() -> dict[str, Any]:
-    facts: dict[str, Any] = {"name": platform.node(), "system": platform.platform(), "cpus": os.cpu_count()}
-    if BOOT.exists():  # whose clocks are one
-        facts["boot_id"] = BOOT.read_text().strip()
-    if hasattr(os, "getloadavg"):
-        facts["load_average"] = [round(x, 2) for x in os.getloadavg()]
-    return facts

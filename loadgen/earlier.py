@@ -7,9 +7,9 @@ from collections.abc import Collection
 from pathlib import Path
 from secrets import token_hex
 
-from loadgen.drive import Order
-from loadgen.run import goes_on, refuse_used
-from loadgen.run import lines as read
+from loadgen.order import Order
+from loadgen.run_folder import goes_on, refuse_used
+from loadgen.run_folder import lines as read
 from loadgen.scenario import ScenarioError
 
 _OURS = re.compile(r"unused-.*|\.\d+\.half")  # set aside; and a file that was being written at a kill
@@ -43,7 +43,7 @@ def is_whole(order: Order, *, virtual: bool) -> bool:
             f"{order.folder} is a run of another scenario, or of other flags: "
             "choose another folder with --out, or remove it"
         )
-    return header.complete and not header.interrupted and header.crashed is None
+    return header.is_whole
 
 
 def set_aside(folder: Path) -> Path:

@@ -9,37 +9,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from loadgen import server_log
+from loadgen.health import merged_health
 from loadgen.records import Records
-from loadgen.run import (
-    NAMED,
-    Health,
-    Run,
-    RunHeader,
-    RunWriter,
-    StartBy,
-    as_json,
-    lines,
-    write_whole,
-    writing,
-)
+from loadgen.run import NAMED, Run, RunHeader
+from loadgen.run_folder import RunWriter, lines
 from loadgen.scenario import ScenarioError
 from loadgen.server_log import SERVER
+from loadgen.strict_json import as_json
+from loadgen.whole_file import write_whole, writing
 
 _OF_THE_PLAN = (
     *("start_at", "scenario", "plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by"),
     "salt",
 )
-_SUMS = {  # of the health of several processes; of all else the worst
-    *("cpu_s", "stalled_s", "stalled_waiting_s", "stalled_asleep_s", "loop_probes"),
-    *("reads", "reads_unstamped", "reads_with_several_events", "warm"),
-}
+SHARDS = "shards.json"  # how each fared, beside the whole
 _AT_ONCE = 4096  # lines
 _NAMED = 10  # shards that a refusal names
 
@@ -86,7 +76,7 @@ def merge_folders(folders: Sequence[Path], out: Path | None = None, *, runs: Pat
         if seen is not None and (server := shards[seen].server) is not None:
             with writing(out / SERVER):
                 shutil.copyfile(server, out / SERVER)
-        write_whole(out / "workers.json", as_json([shard.part.facts() for shard in shards]))
+        write_whole(out / SHARDS, as_json([shard.part.facts() for shard in shards]))
         writer.write_header(header)
     return out
 
@@ -102,7 +92,8 @@ class _Part:
     def facts(self) -> dict[str, Any]:
         """What is kept of it beside the whole."""
         header = self.header
-        kept = ("shard", "run_id", "complete", "crashed", "started_at", "host", "versions", "health")
+        kept = ["shard", "run_id", "target", "model", "complete", "crashed", "started_at", "host"]
+        kept += ["versions", "calibration", "health"]
         return {name: getattr(header, name) for name in kept} | {"rows": len(self.index)}
 
 
@@ -152,32 +143,6 @@ def _in_order(shards: Sequence[_Shard]) -> Iterator[bytes]:
 def _line(file: BinaryIO, offset: int, length: int) -> bytes:
     file.seek(offset)
     return file.read(length) + b"\n"
-
-
-def merged_health(healths: Sequence[Health | None], in_flight_max: int) -> Health:
-    """How several processes fared; None stands for one that was lost."""
-    known = [health for health in healths if health is not None]
-    lost = len(healths) - len(known)
-    whole = Health(
-        processes=lost + sum(health.processes for health in known),
-        processes_lost=lost + sum(health.processes_lost for health in known),
-    )
-    for name in Health.__struct_fields__:
-        values = [value for health in known if (value := getattr(health, name)) is not None]
-        if not values or name in ("processes", "processes_lost"):
-            continue
-        if name == "clock":
-            whole.clock = "user" if "user" in values else "kernel"
-        elif name == "start_error_s":  # so far apart may the two be that are off the most
-            whole.start_error_s = sum(sorted(values)[-2:])
-        elif name == "start_by":
-            whole.start_by = max(values, key=get_args(StartBy).index)
-        elif name == "address_faults":
-            whole.address_faults = dict(sorted(fault for faults in values for fault in faults.items()))
-        else:
-            setattr(whole, name, sum(values) if name in _SUMS else max(values, key=abs))
-    whole.in_flight_max = max(whole.in_flight_max, in_flight_max)
-    return whole
 
 
 # --- the header ---------------------------------------------------------------------------------------------
@@ -261,9 +226,9 @@ def _notes(parts: Sequence[_Part], seen: int | None) -> Iterator[str]:
             yield f"{part.header.run_id}: lines that were cut short, and are left out: {part.torn}"
     if seen is not None and len(parts) > 1:
         yield f"{SERVER} is what {parts[seen].header.run_id} saw"
-    for name in ("versions", "calibration"):
+    for name in ("target", "model", "versions", "calibration"):
         if any(getattr(part.header, name) != getattr(parts[0].header, name) for part in parts):
-            yield f"the shards differ in {name}: see workers.json"
+            yield f"the shards differ in {name}: see {SHARDS}"
 
 
 def _sum(shards: list[RunHeader], name: str) -> int | None:

@@ -24,9 +24,9 @@ from pydantic import TypeAdapter, ValidationError
 from loadgen.fields import RowId
 from loadgen.plan import COLUMNS, NONE, Blocks, Phase, Plan, PromptRecipe, Row, Text, Window
 from loadgen.prompts import Prompts
-from loadgen.run import whole
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.units import told
+from loadgen.whole_file import whole
 
 FORMAT = 1
 MAX_METADATA_BYTES = 2**31 - 1  # of parquet, where prompts stand that were written out

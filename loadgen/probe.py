@@ -12,13 +12,15 @@ import msgspec
 import numpy as np
 
 from loadgen.client.unreachable import Unreachable
-from loadgen.drive import Order, conclude
+from loadgen.drive import conclude
 from loadgen.earlier import set_aside
 from loadgen.laws import Closed
 from loadgen.level import at_concurrency, at_rate, pace_rps
 from loadgen.looks import Looks
+from loadgen.order import Order
 from loadgen.records import Floats, Outcome
-from loadgen.run import Run, RunHeader, load
+from loadgen.run import Run, RunHeader
+from loadgen.run_folder import load
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.slo import AllWithin, Mean, Rate, Refused, Within, parse
 from loadgen.stats import summarize
@@ -194,9 +196,8 @@ def _header(folder: Path) -> RunHeader | None:
         run = load(folder)
     except ScenarioError:
         return None
-    about = run.header
-    is_whole = about.complete and not about.interrupted and not about.crashed and _cut_off(run) is None
-    return about if is_whole and _unfit(summarize(run)) is None else None
+    is_fit = run.header.is_whole and _cut_off(run) is None and _unfit(summarize(run)) is None
+    return run.header if is_fit else None
 
 
 def load_judged(folder: Path, scenario: Scenario) -> tuple[Run, Summary]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from loadgen.drive import Order
+from loadgen.order import Order
 
 
 def repeat(order: Order, number: int) -> Order:

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 from loadgen import drive
 from loadgen.baseline import decoded, encoded, figures_of, keep, of_run, read, runs_in, sides
+from loadgen.health import Health
+from loadgen.order import Order
 from loadgen.records import OUTCOMES, Outcome, RequestRecord
-from loadgen.run import Health, RunWriter
+from loadgen.run_folder import RunWriter
 from loadgen.scenario import ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.sample import About, Sample, sample
@@ -101,7 +103,7 @@ def test_a_request_of_100_tokens_takes_under_300_bytes(tmp_path: Path) -> None:
     jitter = {"step": 0.05, "drift": 0.02, "run": 0.02}
     load = {"arrivals": {"kind": "poisson", "rate": "8/s"}, "num_requests": 300, "output_tokens": 100}
     asked = build({"load": load, "engine": {"jitter": jitter}})
-    drive.simulate(drive.Order(asked, draw(asked), tmp_path / "run", "r"))
+    drive.simulate(Order(asked, draw(asked), tmp_path / "run", "r"))
     assert keep(tmp_path / "run", tmp_path).stat().st_size < 300 * 300
 
 

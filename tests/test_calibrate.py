@@ -24,7 +24,8 @@ from loadgen.calibrate import (
     judged,
     load,
 )
-from loadgen.run import Health, Run
+from loadgen.health import Health
+from loadgen.run import Run
 from loadgen.scenario import ScenarioError
 from loadgen.stats.truth import Spread, read_truth
 from loadgen.workload import draw

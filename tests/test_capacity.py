@@ -22,6 +22,7 @@ from loadgen.client.control import Stop
 from loadgen.client.unreachable import Unreachable
 from loadgen.edges import Search, Spent, crossing, edges
 from loadgen.looks import Looks, _is_steady
+from loadgen.order import Order
 from loadgen.plan import Phase
 from loadgen.probe import (
     Measure,
@@ -36,7 +37,8 @@ from loadgen.probe import (
 )
 from loadgen.records import Outcome
 from loadgen.report.capacity_view import curve
-from loadgen.run import EndedEarly, Run, load
+from loadgen.run import EndedEarly, Run
+from loadgen.run_folder import load
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.pooled import pooled
@@ -253,7 +255,7 @@ def test_what_cannot_be_trusted_is_neither_pass_nor_fail() -> None:
 def probed(folder: Path, scenario: Scenario, slos: Sequence[str], **of_plan: Any) -> Run:
     asked = build(scenario.model_dump(mode="json", by_alias=True) | {"slos": [*slos]})
     plan = draw(asked)
-    run = drive.simulate(drive.Order(asked, plan, folder, "r"), looks=Looks(plan))
+    run = drive.simulate(Order(asked, plan, folder, "r"), looks=Looks(plan))
     drive.conclude(run, folder)
     return run
 
@@ -460,7 +462,7 @@ def test_an_interrupt_ends_the_search_with_what_is_known(tmp_path: Path) -> None
     """What was being measured then is not used."""
     left = iter([False, False, True])
 
-    def measure(order: drive.Order, looks: Looks | None) -> Run:
+    def measure(order: Order, looks: Looks | None) -> Run:
         stop = next(left)
         return drive.simulate(order, lambda: stop)
 
@@ -584,7 +586,7 @@ def leaving(times: int) -> Measure:
     """Its server is away in the middle of so many runs, from the third on."""
     left = iter([False, False, *[True] * times, *[False] * 50])
 
-    def measure(order: drive.Order, looks: Looks | None) -> Run:
+    def measure(order: Order, looks: Looks | None) -> Run:
         run = drive.simulate(order, looks=looks)
         return away(order.folder, 50, 70) if next(left) else run
 
@@ -633,7 +635,7 @@ def test_requests_that_fail_here_and_there_are_an_answer() -> None:
 def test_failures_that_miss_a_latency_alone_are_named(tmp_path: Path) -> None:
     """A fifth of the requests fail: no speed of the others would meet a p90; and it is said what happens."""
 
-    def measure(order: drive.Order, looks: Looks | None) -> Run:
+    def measure(order: Order, looks: Looks | None) -> Run:
         run = drive.simulate(order)
         if "rate=4-" in order.folder.name:
             return run

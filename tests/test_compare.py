@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.compare import Comparison, Row, compare
-from loadgen.drive import Order, simulate
+from loadgen.drive import simulate
+from loadgen.order import Order
 from loadgen.scenario import ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.summary import Finding, Goodput, Interval, SloResult, Summary, Verdict

@@ -12,11 +12,15 @@ import pytest
 from loadgen.client import fleet, lost
 from loadgen.client.control import Counters, Stop
 from loadgen.client.job import Share
-from loadgen.drive import Order, fire, simulate
+from loadgen.drive import fire, simulate
+from loadgen.health import Health
+from loadgen.order import Order
 from loadgen.records import Outcome, Records
-from loadgen.run import Health, RunHeader, WriteError, load
+from loadgen.run import RunHeader
+from loadgen.run_folder import load
 from loadgen.scenario import ScenarioError, build
 from loadgen.target import Target
+from loadgen.whole_file import WriteError
 from loadgen.workload import draw
 
 

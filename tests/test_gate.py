@@ -12,6 +12,7 @@ import pytest
 
 from loadgen import drive
 from loadgen.gate import Gate, gate
+from loadgen.order import Order
 from loadgen.scenario import ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.figures import GATED, METRICS, Tolerance
@@ -41,7 +42,7 @@ def simulated(folder: Path, name: str, step: str, **more: Any) -> Taken:
         }
         | more
     )
-    run = drive.simulate(drive.Order(asked, draw(asked), folder / name, name))
+    run = drive.simulate(Order(asked, draw(asked), folder / name, name))
     summary = summarize(run)
     return Taken(sample(run, summary), summary)
 

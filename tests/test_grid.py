@@ -17,7 +17,8 @@ from loadgen import drive
 from loadgen.cli.app import app
 from loadgen.cli.exits import Exit, worst
 from loadgen.grid import MOST_CELLS, Ran, cells, table
-from loadgen.run import RunWriter
+from loadgen.order import Order
+from loadgen.run_folder import RunWriter
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.workload import draw
 from tests.records import ok
@@ -164,7 +165,7 @@ def ran(folder: Path, vary: dict[str, list[Any]], **load: Any) -> list[Ran]:
     found = []
     for cell in cells(asked(vary, **load), "it"):
         at, run_id = folder / cell.name, cell.name[:3]
-        run = drive.simulate(drive.Order(cell.scenario, draw(cell.scenario), at, run_id))
+        run = drive.simulate(Order(cell.scenario, draw(cell.scenario), at, run_id))
         found.append(Ran(cell, drive.conclude(run, at), 0))
     return found
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadgen.drive import Order, simulate
+from loadgen.drive import simulate
 from loadgen.engine.fit import Measured, fit, read
 from loadgen.ladder import Measure, Rung, as_csv, climb, together
+from loadgen.order import Order
 from loadgen.records import Records
 from loadgen.run import Run
 from loadgen.scenario import Scenario, ScenarioError, build

@@ -15,11 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen import judge, merge
+from loadgen.health import Health
 from loadgen.merging import merge_folders
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Health, Run, RunWriter, as_json, load, write_whole
+from loadgen.run import Run
+from loadgen.run_folder import RunWriter, load
 from loadgen.scenario import ScenarioError
 from loadgen.stats import summarize
+from loadgen.strict_json import as_json
+from loadgen.whole_file import write_whole
 from tests.records import failed, ok, run_of
 
 SLOS = ["p90(ttft) <= 200ms", "p99(itl) <= 50ms", "output_tokens_per_s >= 1", "rejection_rate <= 5%"]
@@ -299,7 +303,7 @@ def test_in_whatever_order_shards_come_the_folder_is_the_same(folders: list[Path
         for i, given in enumerate(permutations(folders))
     ]
     assert len({frozenset(everything(out).items()) for out in made}) == 1
-    assert {*everything(made[0])} == {"run.json", "records.jsonl", "server.jsonl", "workers.json"}
+    assert {*everything(made[0])} == {"run.json", "records.jsonl", "server.jsonl", "shards.json"}
     from_folder, in_memory = load(made[0]), merge([load(folder) for folder in folders])
     assert from_folder.header == in_memory.header
     assert from_folder.server == in_memory.server
@@ -393,3 +397,15 @@ def test_a_shard_alone_is_not_judged() -> None:
     assert before.verdict is not None
     with pytest.raises(ScenarioError, match="merge all"):
         judge(changed(whole, shard="2/8"))
+
+
+def test_shards_that_another_address_answered_are_merged_and_that_is_said() -> None:
+    """Hosts may know one server by several names; a reader is told, since it may be two servers."""
+    whole = run_of(some_rows(20, 1), scenario=SCENARIO)
+    first, second = shards_of(whole, 2, seed=1)
+    second.header.target, second.header.model = "http://other", "another"
+    notes = merge([first, second]).header.notes
+    assert {note for note in notes if "differ" in note} == {
+        "the shards differ in target: see shards.json",
+        "the shards differ in model: see shards.json",
+    }

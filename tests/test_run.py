@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from loadgen.plan import Phase
 from loadgen.records import OUTCOMES, Outcome, Records, RequestRecord
-from loadgen.run import RecordWriter, Run, RunWriter, WriteError, load, refuse_used, write_whole
+from loadgen.run import Run
+from loadgen.run_folder import RecordWriter, RunWriter, load, refuse_used
 from loadgen.scenario import ScenarioError
+from loadgen.whole_file import WriteError, write_whole
 from tests.records import failed, header, ok, run_of
 
 
@@ -435,7 +437,17 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_sent(
         return False
 
     monkeypatch.setattr("os.access", refuses)
-    with pytest.raises(ScenarioError, match="^cannot make the run folder .*: Permission denied; choose"):
+    with pytest.raises(ScenarioError, match=r"^cannot make the run folder .*: Permission denied; choose"):
         refuse_used(tmp_path / "a" / "b")
     assert asked == [tmp_path]
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("key", ["plan_rows", "rows_due", "rows_not_sent", "rows_lost", "rows_dropped"])
+def test_a_header_counts_from_nought(tmp_path: Path, key: str) -> None:
+    """A count below it is nobody's, and would let another be too large."""
+    folder = written(tmp_path / "r", [])
+    told = json.loads((folder / "run.json").read_bytes()) | {key: -1}
+    (folder / "run.json").write_text(json.dumps(told))
+    with pytest.raises(ScenarioError, match=rf"run\.json: .*{key}"):
+        load(folder)

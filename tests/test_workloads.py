@@ -11,6 +11,7 @@ import pytest
 
 from loadgen import drive
 from loadgen.grid import cells
+from loadgen.order import Order
 from loadgen.plan import Plan
 from loadgen.records import Outcome
 from loadgen.scenario import Scenario, build, load
@@ -55,7 +56,7 @@ def drawn(plans: dict[str, Plan], scenario: Scenario) -> Plan:
 def test_each_is_simulated_to_its_end(tmp_path: Path, plans: dict[str, Plan], scenario: Scenario) -> None:
     """A record for each row that fell due, all rows of the plan accounted for, and nothing invalid."""
     plan = drawn(plans, scenario)
-    run = drive.simulate(drive.Order(scenario, plan, tmp_path / "r", "r"))
+    run = drive.simulate(Order(scenario, plan, tmp_path / "r", "r"))
     header, records = run.header, run.records
     assert header.complete
     assert len(set(records.index.tolist())) == len(records) == header.rows_due

@@ -61,9 +61,9 @@ def _explain(trouble: Exception) -> Exit:
     """Say whose mistake it was: the user's, the server's, the machine's, or ours."""
     from loadgen.client.fleet import LostError
     from loadgen.client.unreachable import Unreachable
-    from loadgen.run import WriteError
     from loadgen.scenario import ScenarioError
     from loadgen.units import printable
+    from loadgen.whole_file import WriteError
 
     codes = {
         ScenarioError: Exit.USAGE,

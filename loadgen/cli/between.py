@@ -29,15 +29,15 @@ def run_between(params: dict[str, Any], words: Words) -> Sides:
     Whatever can be wrong with either side is found before the first run. An interrupted run ends the command;
     it is kept, as those before it are.
     """
-    from loadgen import drive
     from loadgen.cli.argv import command_line
     from loadgen.cli.compare import reach_all, singles_of
     from loadgen.cli.environment import completed
     from loadgen.cli.firing import Manner, run_async
     from loadgen.cli.flags import overlay, positive_s
     from loadgen.cli.repeats import run_one
+    from loadgen.order import RUNS, Order, new_run_id
     from loadgen.repeats import alternating, repeat
-    from loadgen.run import refuse_used
+    from loadgen.run_folder import refuse_used
     from loadgen.workload import draw
 
     scenario = str(params["candidates"][0]) if params["candidates"] else None
@@ -47,15 +47,13 @@ def run_between(params: dict[str, Any], words: Words) -> Sides:
     sides = two_sided(params["between"], overlay(scenario, params), where)
     asked = completed(sides, quiet=words.quiet)
     repeats = asked.repeats if asked.repeats > 1 or params["repeats"] else REPEATS
-    run_id = drive.new_run_id(asked.name)
-    folder = params["out"] or drive.RUNS / run_id
+    run_id = new_run_id(asked.name)
+    folder = params["out"] or RUNS / run_id
     refuse_used(folder)
     singles, plan = singles_of(asked, where, virtual), draw(asked)
     reached = {} if virtual else run_async(reach_all(singles, plan, where, manner))
     orders = {
-        name: drive.Order(
-            _seeded(single, place, repeats), plan, folder / name, f"{run_id}-{name}", command_line()
-        )
+        name: Order(_seeded(single, place, repeats), plan, folder / name, f"{run_id}-{name}", command_line())
         for place, (name, single) in enumerate(singles.items())
     }
     baseline, candidate = orders

@@ -12,8 +12,8 @@ from loadgen.cli import options, planning
 if TYPE_CHECKING:
     from loadgen.capacity import Capacity
     from loadgen.cli.firing import Manner
-    from loadgen.drive import Order
     from loadgen.looks import Looks
+    from loadgen.order import Order
     from loadgen.probe import Measure, Probe
     from loadgen.run import Run
     from loadgen.scenario import Scenario
@@ -86,7 +86,6 @@ def capacity(
     Exit codes: 0 bounded by a PASS and a FAIL, 1 the lowest load fails, 3 an edge is undecided, or the two
     lie over 10 % farther apart than --resolution, 4 nothing could be trusted, 5 the server is gone.
     """
-    from loadgen import drive
     from loadgen.capacity import find_capacity
     from loadgen.cli.argv import command_line
     from loadgen.cli.exits import of_capacity
@@ -95,6 +94,7 @@ def capacity(
     from loadgen.cli.flags import overlay
     from loadgen.cli.reporting import draw_page, reported
     from loadgen.cli.words import Words
+    from loadgen.order import RUNS, new_run_id
     from loadgen.scenario import ScenarioError
 
     asked = overlay(scenario, ctx.params)
@@ -108,7 +108,7 @@ def capacity(
             "--html draws one search: draw that of a setting with loadgen report FOLDER --html FILE"
         )
     words = Words(as_json, quiet)
-    folder = out or drive.RUNS / drive.new_run_id(f"{asked.name}-capacity")
+    folder = out or RUNS / new_run_id(f"{asked.name}-capacity")
     refuse_unwritable(html, *PAGE, made=folder)
     manner = Manner(words.progress, quiet, not no_preflight)
     day, near = planning.day(asked, ctx.params), planning.percentage("--resolution", resolution)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from loadgen.scenario import Scenario
     from loadgen.stats.summary import Summary
 
+COMPARISON, REPORT = "comparison.json", "report.md"
+
 
 def compare(
     ctx: typer.Context,
@@ -68,23 +70,23 @@ def compare_variants(
 ) -> Exit:
     """Run every variant into a folder of its own below `out`; print the comparison and keep it there.
 
-    Whatever can be wrong with any variant is found before the first one runs; `where` is what errors call
-    the scenario.
+    Variants that an earlier call ran to their end are not run again. Whatever can be wrong with any variant
+    is found before the first one runs; `where` is what errors call the scenario.
     """
-    from loadgen import drive
     from loadgen.cli.argv import command_line
     from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.firing import Manner, run_async
-    from loadgen.cli.repeats import run_one
+    from loadgen.cli.repeats import kept_one, run_one
     from loadgen.cli.reporting import draw_page, reported
+    from loadgen.earlier import is_whole, refuse_strange
+    from loadgen.order import RUNS, Order, new_run_id
     from loadgen.report.terminal import print_summary
-    from loadgen.run import refuse_used
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
 
-    whole_id = drive.new_run_id(scenario.name)
-    folder = out or drive.RUNS / whole_id
-    refuse_used(folder)
+    whole_id = new_run_id(scenario.name)
+    folder = out or RUNS / whole_id
+    refuse_strange(folder, {*scenario.variants, COMPARISON, REPORT})
     refuse_unwritable(html, *PAGE, made=folder)
     refuse_incomparable(scenario, where)
     if scenario.repeats > 1:
@@ -93,11 +95,20 @@ def compare_variants(
         )
     singles, plan = singles_of(scenario, where, virtual), draw(scenario)
     manner = Manner(words.progress, words.quiet, preflight)
-    reached = {} if virtual else run_async(reach_all(singles, plan, where, manner))
+    orders = {
+        name: Order(single, plan, folder / name, f"{whole_id}-{name}", command_line())
+        for name, single in singles.items()
+    }
+    made = {name for name, order in orders.items() if is_whole(order, virtual=virtual)}
+    asked = {name: single for name, single in singles.items() if name not in made}
+    reached = {} if virtual else run_async(reach_all(asked, plan, where, manner))
     summaries: dict[str, Summary] = {}
-    for name, single in singles.items():
-        order = drive.Order(single, plan, folder / name, f"{whole_id}-{name}", command_line())
-        summaries[name] = run_one(order, reached.get(name), words, manner, name, virtual=virtual)
+    for name, order in orders.items():
+        summaries[name] = (
+            kept_one(order, words, name)
+            if name in made
+            else run_one(order, reached.get(name), words, manner, name, virtual=virtual)
+        )
         if summaries[name].interrupted:
             words.show(partial(print_summary, summaries[name], folder=order.folder), summaries[name])
             return Exit.INTERRUPTED
@@ -173,10 +184,11 @@ def _conclude(
     from loadgen.compare import compare as side_by_side
     from loadgen.report.markdown import comparison_markdown
     from loadgen.report.terminal import print_comparison
-    from loadgen.run import as_json, write_whole
+    from loadgen.strict_json import as_json
+    from loadgen.whole_file import write_whole
 
     comparison = side_by_side(summaries, dict.fromkeys(summaries, plan_digest), scenarios)
-    write_whole(folder / "comparison.json", as_json(comparison))
-    write_whole(folder / "report.md", comparison_markdown(comparison).encode())
+    write_whole(folder / COMPARISON, as_json(comparison))
+    write_whole(folder / REPORT, comparison_markdown(comparison).encode())
     words.show(partial(print_comparison, comparison), comparison)
-    words.say(f"report: {folder / 'report.md'}")
+    words.say(f"report: {folder / REPORT}")

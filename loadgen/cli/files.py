@@ -14,7 +14,8 @@ PICTURE = (".svg",)
 # What loadgen itself keeps in the folder of a run, a comparison, a search, a grid or a gate.
 OWN = (
     *("run.json", "records.jsonl", "summary.json", "vllm.json", "iterations.jsonl", "trace.json"),
-    *("workers.json", "comparison.json", "capacity.json", "sweep.json", "replicas.json", "gate.json"),
+    *("workers.json", "shards.json", "comparison.json", "capacity.json", "sweep.json"),
+    *("replicas.json", "gate.json"),
     *("header.json", "cells.csv"),
 )
 
@@ -52,7 +53,7 @@ def refuse_unwritable(
 
 def written(path: Path, text: str) -> None:
     """`text` in the file at `path`, whatever it held. Raises ScenarioError."""
-    from loadgen.run import whole
+    from loadgen.whole_file import whole
 
     refuse_unwritable(path)
     with _told(path), whole(path) as half:

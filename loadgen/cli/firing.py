@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from loadgen.bundled import bundled_server
 from loadgen.cli.calibrate import warnings
 from loadgen.cli.environment import unused
 from loadgen.cli.flags import api_key
 from loadgen.cli.proxies import proxied
-from loadgen.drive import Order, bundled_server, fire, kept, simulate
+from loadgen.drive import fire, kept, simulate
+from loadgen.order import Order
 from loadgen.plan import Plan
 from loadgen.run import Run, utc
 from loadgen.scenario import Scenario

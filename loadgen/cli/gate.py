@@ -213,8 +213,8 @@ def told(
     """
     from loadgen.report.github import commands
     from loadgen.report.terminal import print_gate
-    from loadgen.run import WriteError
     from loadgen.units import printable
+    from loadgen.whole_file import WriteError
 
     words.show(partial(print_gate, found), found)
     if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -235,7 +235,8 @@ def _writes(
     """Each raises WriteError."""
     from loadgen.report.junit import junit as as_junit
     from loadgen.report.markdown import gate_markdown
-    from loadgen.run import as_json, write_whole
+    from loadgen.strict_json import as_json
+    from loadgen.whole_file import write_whole
 
     if out:
         yield partial(_write_in, out, as_json(found))
@@ -248,7 +249,7 @@ def _writes(
 
 
 def _write_in(folder: Path, content: bytes) -> None:
-    from loadgen.run import write_whole, writing
+    from loadgen.whole_file import write_whole, writing
 
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -256,7 +257,7 @@ def _write_in(folder: Path, content: bytes) -> None:
 
 
 def _append(path: Path, text: str) -> None:
-    from loadgen.run import writing
+    from loadgen.whole_file import writing
 
     with writing(path), path.open("a", encoding="utf-8") as file:
         file.write(text)

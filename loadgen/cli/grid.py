@@ -32,23 +32,23 @@ def run_grid(
     Cells that an earlier call ran to their end are not run again. cells.csv is written anew after each, so
     that what was measured is in it whatever comes after.
     """
-    from loadgen import drive
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import looked_at, run_async
     from loadgen.cli.repeats import kept_one, run_one
     from loadgen.earlier import is_whole, refuse_strange
     from loadgen.grid import Cell, Ran, cells, table
+    from loadgen.order import Order, new_run_id
     from loadgen.report.terminal import print_grid
-    from loadgen.run import write_whole
+    from loadgen.whole_file import write_whole
     from loadgen.workload import draw
 
     grid, ran = cells(scenario, where), []
-    run_id = drive.new_run_id(scenario.name)
+    run_id = new_run_id(scenario.name)
 
-    def order_of(cell: Cell) -> drive.Order:
+    def order_of(cell: Cell) -> Order:
         plan, at, number = draw(cell.scenario), folder / cell.name, cell.name.partition("-")[0]
         own_salt = f"{salt}-{number}" if salt else None
-        return drive.Order(cell.scenario, plan, at, f"{run_id}-{number}", command_line(), own_salt)
+        return Order(cell.scenario, plan, at, f"{run_id}-{number}", command_line(), own_salt)
 
     refuse_strange(folder, {TABLE, *(cell.name for cell in grid)})
     there = [cell for cell in grid if (folder / cell.name).exists()]

@@ -55,19 +55,19 @@ def ladder(
     Some streams decode together, at rising concurrency, and prompts are asked alone. Prints YAML for a
     scenario, as `fit` does of the CSV. The server is to be idle otherwise.
     """
-    from loadgen import drive
     from loadgen.cli.engines import as_yaml
     from loadgen.cli.files import refuse_unwritable, written
     from loadgen.cli.flags import positive_s
     from loadgen.cli.words import Words
     from loadgen.engine.fit import fit
     from loadgen.ladder import as_csv, climb
+    from loadgen.order import RUNS, new_run_id
 
     asked = _asked(ctx.params)
     patience_s = positive_s("--wait-ready", wait_ready)
     at, alone = _counts("--levels", levels), _counts("--prompts", prompts)
     refuse_unwritable(out)
-    words, folder = Words(quiet=quiet), drive.RUNS / drive.new_run_id("ladder")
+    words, folder = Words(quiet=quiet), RUNS / new_run_id("ladder")
     rows: list[Measured] = []
     for rung in climb(
         asked,
@@ -108,7 +108,7 @@ def _measuring(words: Words, folder: Path, wait_ready_s: float | None) -> Measur
     """Fires each run at a target that is looked at before the first."""
     from loadgen.cli.capacity import measuring
     from loadgen.cli.firing import Manner
-    from loadgen.drive import Order
+    from loadgen.order import Order
     from loadgen.workload import draw
 
     fire = measuring(Manner(words.progress, words.quiet, wait_ready_s=wait_ready_s), virtual=False)

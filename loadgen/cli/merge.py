@@ -22,9 +22,10 @@ def merge(
     from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.reporting import draw_page, of_one
     from loadgen.cli.words import Words
-    from loadgen.drive import RUNS, conclude
+    from loadgen.drive import conclude
     from loadgen.merging import merge_folders
-    from loadgen.run import load
+    from loadgen.order import RUNS
+    from loadgen.run_folder import load
 
     refuse_unwritable(html, *PAGE, made=out)
     folder = merge_folders(runs, out, runs=RUNS)

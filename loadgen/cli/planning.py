@@ -144,8 +144,9 @@ def search_settings(
     from loadgen.report.markdown import capacity_markdown
     from loadgen.report.planning_view import settings as table
     from loadgen.report.terminal import print_tables
-    from loadgen.run import as_json, write_whole
+    from loadgen.strict_json import as_json
     from loadgen.sweep import sweep
+    from loadgen.whole_file import write_whole
 
     def searched(cell: Cell) -> Capacity:
         words.say(f"{cell.name}:")
@@ -170,7 +171,8 @@ def show(found: Capacity, asked: Day | None, words: Words, folder: Path) -> None
     """The capacity, and what the day that is asked for takes of it: printed, and kept in `folder`."""
     from loadgen.report.markdown import capacity_markdown
     from loadgen.report.terminal import print_capacity, print_tables
-    from loadgen.run import as_json, write_whole
+    from loadgen.strict_json import as_json
+    from loadgen.whole_file import write_whole
 
     plan = asked.replicas(found) if asked else None
     write_whole(folder / "report.md", capacity_markdown(found).encode())
@@ -185,7 +187,8 @@ def show(found: Capacity, asked: Day | None, words: Words, folder: Path) -> None
 def _kept(plan: Replicas | None, folder: Path) -> list[Table]:
     """Its table, once it is written."""
     from loadgen.report.planning_view import hours
-    from loadgen.run import as_json, write_whole
+    from loadgen.strict_json import as_json
+    from loadgen.whole_file import write_whole
 
     if plan is None:
         return []

@@ -10,7 +10,7 @@ from loadgen.cli.exits import Exit, of_run, worst
 if TYPE_CHECKING:
     from loadgen.cli.firing import Manner, Reached
     from loadgen.cli.words import Words
-    from loadgen.drive import Order
+    from loadgen.order import Order
     from loadgen.stats.summary import Summary
 
 
@@ -47,7 +47,7 @@ def run_repeats(order: Order, words: Words, manner: Manner, *, virtual: bool) ->
 def kept_one(order: Order, words: Words, title: str) -> Summary:
     """One run of several that was made before, concluded anew."""
     from loadgen.drive import conclude
-    from loadgen.run import load
+    from loadgen.run_folder import load
 
     words.say(f"{title}: made before, and kept")
     return conclude(load(order.folder), order.folder)

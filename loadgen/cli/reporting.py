@@ -77,7 +77,7 @@ def draw_page(path: Path, found: Reported, words: Words) -> None:
 
 
 def _judged(folder: Path, slos: Sequence[str]) -> Run:
-    from loadgen.run import load
+    from loadgen.run_folder import load
 
     run = load(folder)
     return run.promising([*(run.asked("slos") or ()), *slos]) if slos else run
@@ -86,7 +86,7 @@ def _judged(folder: Path, slos: Sequence[str]) -> Run:
 def trace_of(folder: Path) -> list[Iteration]:
     """What a simulated engine did, where that was kept: all that is drawn, and a step more."""
     from loadgen.charts.of_run import MOST_STEPS
-    from loadgen.drive import ITERATIONS, iterations
+    from loadgen.iterations import ITERATIONS, iterations
 
     return [*islice(iterations(folder), MOST_STEPS + 1)] if (folder / ITERATIONS).is_file() else []
 
@@ -163,8 +163,8 @@ _OTHERS = {
 
 def _of_comparison(folder: Path) -> list[Path]:
     """The run folders of a comparison's folder, the baseline first; none where it is no comparison's."""
-    from loadgen.run import of_json
     from loadgen.scenario import ScenarioError
+    from loadgen.strict_json import of_json
 
     path = folder / "comparison.json"
     if not path.is_file():
@@ -175,7 +175,10 @@ def _of_comparison(folder: Path) -> list[Path]:
                 )
         if inside := sorted(str(found.parent) for found in folder.glob("*/run.json")):
             command = " ".join(["loadgen report", *map(argument, inside)])
-            raise ScenarioError(f"{folder} holds no finished comparison, but runs: {command}")
+            raise ScenarioError(
+                f"{folder} holds no finished comparison (the same command again makes what is missing), "
+                f"but runs: {command}"
+            )
         return []
     try:
         variants = of_json(path.read_bytes(), dict[str, Any]).get("variants")
@@ -226,7 +229,7 @@ def _of_capacity(folder: Path) -> Reported:
 
 def _first(found: Capacity, folder: Path) -> Run | None:
     """One of the runs of a search, the first of those that are still there."""
-    from loadgen.run import load
+    from loadgen.run_folder import load
 
     names = sorted(name for probe in found.probes for name in probe.folders if name == Path(name).name)
     kept = [folder / name for name in names if (folder / name / "run.json").is_file()]

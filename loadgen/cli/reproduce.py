@@ -65,7 +65,7 @@ def reproduce(
 
 def _study_of(folder: Path) -> str | None:
     """Which study's figures are there; None where those of none are."""
-    from loadgen.run import of_json
+    from loadgen.strict_json import of_json
 
     try:
         found = of_json((folder / "figures.json").read_bytes(), dict[str, object])

@@ -115,8 +115,9 @@ def run(
     from loadgen.cli.sharding import appointed, refuse_unshardable, shard_of, start_of
     from loadgen.cli.tracing import traced
     from loadgen.cli.words import Words
+    from loadgen.order import RUNS, Order, new_run_id
     from loadgen.report.terminal import print_summary
-    from loadgen.run import refuse_used
+    from loadgen.run_folder import refuse_used
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
 
@@ -131,8 +132,8 @@ def run(
     share, start = shard_of(shard), start_of(start_at, datetime.now(UTC))
     words = Words(as_json, quiet)
     manner = Manner(words.progress, quiet, not no_preflight, positive_s("--wait-ready", wait_ready))
-    run_id = drive.new_run_id(asked.name)
-    folder = out or drive.RUNS / run_id
+    run_id = new_run_id(asked.name)
+    folder = out or RUNS / run_id
     if trace or not (asked.vary or asked.repeats > 1):  # else it may go on where it ended
         refuse_used(folder)
     refuse_unwritable(html, *PAGE, made=folder)
@@ -152,9 +153,7 @@ def run(
         raise typer.Exit(
             run_grid(asked, words, manner, where, folder, virtual=virtual, salt=salt, stop=stop_on_fail)
         )
-    order = drive.Order(
-        asked, draw(asked) if rows is None else rows, folder, run_id, command_line(), salt or None
-    )
+    order = Order(asked, draw(asked) if rows is None else rows, folder, run_id, command_line(), salt or None)
     if start is not None:
         order = appointed(order, share, start, out)
         folder = order.folder

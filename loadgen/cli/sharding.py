@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loadgen.drive import RUNS, Order, shared_id
 from loadgen.merging import shard_id
-from loadgen.run import SHARD, refuse_used
+from loadgen.order import RUNS, Order, shared_id
+from loadgen.run import SHARD
+from loadgen.run_folder import refuse_used
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.units import quoted
 

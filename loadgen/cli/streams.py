@@ -63,6 +63,6 @@ def _lose(stream: IO[str] | None, problem: OSError) -> None:
     if stream is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if stream is sys.__stdout__ and not isinstance(problem, BrokenPipeError):
-        from loadgen.run import WriteError
+        from loadgen.whole_file import WriteError
 
         raise WriteError(f"cannot write to standard output: {problem.strerror}") from None

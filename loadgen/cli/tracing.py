@@ -9,7 +9,7 @@ from loadgen.cli.exits import Exit, of_run
 
 if TYPE_CHECKING:
     from loadgen.cli.words import Words
-    from loadgen.drive import Order
+    from loadgen.order import Order
     from loadgen.scenario import Scenario
     from loadgen.stats.summary import Summary
 
@@ -42,7 +42,7 @@ def traced(scenario: Scenario, words: Words, where: str, folder: Path, run_id: s
 def _orders(scenario: Scenario, where: str, folder: Path, run_id: str, salt: str | None) -> dict[str, Order]:
     from loadgen.cli.argv import command_line
     from loadgen.cli.compare import singles_of
-    from loadgen.drive import Order
+    from loadgen.order import Order
     from loadgen.workload import draw
 
     def order(single: Scenario, folder: Path, run_id: str) -> Order:
@@ -56,7 +56,7 @@ def _orders(scenario: Scenario, where: str, folder: Path, run_id: str, salt: str
 
 def _show(name: str, summary: Summary, folder: Path, words: Words, *, alone: bool) -> dict[str, Any]:
     """Print one trace; the same in few words for JSON."""
-    from loadgen.drive import ITERATIONS, TRACE, iterations
+    from loadgen.iterations import ITERATIONS, TRACE, iterations
     from loadgen.report.terminal import print_trace
     from loadgen.report.trace_view import look
 

@@ -39,7 +39,7 @@ class Words:
 
     def json(self, value: object) -> None:
         """A value alone on stdout, as its file has it."""
-        from loadgen.run import as_json
+        from loadgen.strict_json import as_json
 
         self.document(as_json(value).decode())
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from loadgen.client.control import LEAD_NS, Stop
-from loadgen.run import StartBy, utc
+from loadgen.health import StartBy
+from loadgen.run import utc
 from loadgen.scenario import ScenarioError
 from loadgen.units import about
 

@@ -19,10 +19,11 @@ from loadgen.client.control import Counters, Stop
 from loadgen.client.job import Share
 from loadgen.client.link import Link
 from loadgen.client.worker import Ended, Start, Word
-from loadgen.merging import merged_health
+from loadgen.health import Health, merged_health
 from loadgen.plan import Plan
-from loadgen.run import Health, as_json, write_whole
 from loadgen.scenario import Scenario, ScenarioError
+from loadgen.strict_json import as_json
+from loadgen.whole_file import write_whole
 from loadgen.workload.demand import expected
 
 # What one process is given at most where there are cores for more; it can do about twice as much.

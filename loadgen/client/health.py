@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from loadgen.health import Health
 from loadgen.plan import Window
-from loadgen.run import Health
 from loadgen.timer import Timer
 
 PROBE_NS = 10_000_000

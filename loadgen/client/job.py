@@ -8,9 +8,9 @@ from pathlib import Path
 
 from loadgen.client.control import Counters, Peers, Stop
 from loadgen.client.running import run
+from loadgen.health import Health
 from loadgen.plan import Plan
 from loadgen.records import RequestRecord
-from loadgen.run import Health
 from loadgen.scenario import Scenario
 from loadgen.target import Target
 from loadgen.terms import AS_ASKED, Terms

@@ -12,7 +12,7 @@ from loadgen.client.control import LEAD_NS
 from loadgen.client.job import Job, Share
 from loadgen.client.pipes import framed, hear, obedient
 from loadgen.client.secrets import environment_of_a_child
-from loadgen.run import StartBy
+from loadgen.health import StartBy
 from loadgen.scenario import ScenarioError
 
 

@@ -11,7 +11,7 @@ from loadgen.client.request import Form, forms
 from loadgen.client.send import PHASES
 from loadgen.plan import NONE, Plan, Row
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import each
+from loadgen.run_folder import each
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from loadgen.client.control import Counters
 from loadgen.client.tunnel import tunnel
 from loadgen.client.unreachable import Unreachable
 from loadgen.client.wire import ReceiveClock, Watch, Wire, is_stamping
-from loadgen.run import Health
+from loadgen.health import Health
 from loadgen.scenario import ScenarioError
 from loadgen.target import Target
 from loadgen.units import show_duration

@@ -20,9 +20,9 @@ from loadgen.client.request import forms
 from loadgen.client.secrets import Secrets
 from loadgen.client.send import Sender
 from loadgen.client.servers import Servers
+from loadgen.health import Health
 from loadgen.plan import Plan, Prompt, Row
 from loadgen.records import RequestRecord
-from loadgen.run import Health
 from loadgen.scenario import Scenario
 from loadgen.target import Target
 from loadgen.terms import AS_ASKED, Terms

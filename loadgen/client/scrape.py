@@ -24,9 +24,9 @@ from loadgen.client.inquiry import Inquiry, inquire
 from loadgen.client.metric_names import Metrics, NotMetricsError, read
 from loadgen.client.pipes import framed, hear, heard, obeying
 from loadgen.client.unreachable import Unreachable, connection_trouble, one_line
-from loadgen.run import WriteError, writing
 from loadgen.server_log import COUNTERS, EVERY_S, QUICK_FOR_S, QUICK_S, SERVER, Scrape, reasons
 from loadgen.target import Target
+from loadgen.whole_file import WriteError, writing
 
 PATHS = ("/metrics", "/prometheus/metrics")  # the second is where trtllm-serve has Prometheus' text
 LIMIT_S = 2.0  # for one look

@@ -16,8 +16,8 @@ from loadgen.client.control import Counters, Stop
 from loadgen.client.lookup import look_up, may_spread, usable
 from loadgen.client.pool import FOREVER_S, Pool, Reading, clock_of
 from loadgen.client.wire import ReceiveClock, Watch
+from loadgen.health import Health
 from loadgen.plan import NONE, Plan, Row
-from loadgen.run import Health
 from loadgen.scenario import Client
 from loadgen.target import Target
 

@@ -17,8 +17,10 @@ from loadgen.client.job import Job, Share
 from loadgen.client.pipes import framed, hear, heard, obeying
 from loadgen.client.secrets import without_secrets
 from loadgen.client.unreachable import Unreachable
-from loadgen.run import Health, RecordWriter, WriteError, writing
+from loadgen.health import Health
+from loadgen.run_folder import RecordWriter
 from loadgen.scenario import ScenarioError
+from loadgen.whole_file import WriteError, writing
 
 TELL_S = 0.2  # between two reports of the counters
 

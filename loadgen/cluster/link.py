@@ -13,7 +13,7 @@ from loadgen.client.link import Clock
 from loadgen.client.pipes import framed
 from loadgen.cluster.clocks import compared, drifted
 from loadgen.cluster.relay import Heard, Sealed
-from loadgen.run import WriteError
+from loadgen.whole_file import WriteError
 
 KILLED = -9
 

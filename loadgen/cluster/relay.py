@@ -19,7 +19,7 @@ from loadgen.client.job import Job, Share
 from loadgen.client.link import Piped, start
 from loadgen.client.pipes import framed
 from loadgen.plan import Plan
-from loadgen.run import WriteError
+from loadgen.whole_file import WriteError
 
 LOOK_S = 0.2  # the longest that a line waits for somebody to ask for it
 AT_ONCE_BYTES = 4 * 2**20

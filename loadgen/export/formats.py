@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 from loadgen.export import perfetto, sheets
 from loadgen.export.kinds import KINDS
-from loadgen.run import whole
 from loadgen.scenario import ScenarioError
+from loadgen.whole_file import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def _perfetto(folder: Path, file: BinaryIO) -> str:
 
 def _openmetrics(folder: Path, file: BinaryIO) -> str:
     from loadgen.export.openmetrics import text
-    from loadgen.run import load
+    from loadgen.run_folder import load
     from loadgen.stats import summarize
 
     file.write(text(summarize(load(folder))).encode())
@@ -42,9 +42,10 @@ def _openmetrics(folder: Path, file: BinaryIO) -> str:
 
 
 def _vllm(folder: Path, file: BinaryIO) -> str:
-    from loadgen.run import as_json, load
+    from loadgen.run_folder import load
     from loadgen.stats import summarize
     from loadgen.stats.vllm import with_requests
+    from loadgen.strict_json import as_json
 
     run = load(folder)
     found = with_requests(run, summarize(run))

@@ -18,7 +18,8 @@ from loadgen.engine.trace_events import PID, Event, about, event, thread
 from loadgen.records import OUTCOMES, Records
 from loadgen.report.figures import clean
 from loadgen.report.tables import SOURCES
-from loadgen.run import Run, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 
 MOST = 100_000  # requests: beyond, the viewers no longer move
 

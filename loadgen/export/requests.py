@@ -13,7 +13,8 @@ import msgspec
 
 from loadgen.plan import Phase
 from loadgen.records import Floats, Records, RequestRecord
-from loadgen.run import RunHeader, each, load
+from loadgen.run import RunHeader
+from loadgen.run_folder import each, load
 from loadgen.scenario import ScenarioError
 from loadgen.stats.metrics import per_request, span_s
 from loadgen.stats.warmup import settled

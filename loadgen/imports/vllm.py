@@ -25,10 +25,11 @@ import numpy as np
 
 from loadgen import __version__
 from loadgen.backends import BACKENDS
-from loadgen.drive import RUNS, new_run_id
 from loadgen.fields import MAX_COUNT
+from loadgen.order import RUNS, new_run_id
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Run, RunHeader, RunWriter, load
+from loadgen.run import Run, RunHeader
+from loadgen.run_folder import RunWriter, load
 from loadgen.scenario import ScenarioError, build
 from loadgen.units import told
 

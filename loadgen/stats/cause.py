@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loadgen.run import Health, Run
+from loadgen.health import Health
+from loadgen.run import Run
 from loadgen.stats.limits import LIMITS
 from loadgen.units import about
 

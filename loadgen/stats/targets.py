@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from math import sqrt
 
-from loadgen.run import Health, Run
+from loadgen.health import Health
+from loadgen.run import Run
 from loadgen.stats.summary import Finding
 
 _BY_CHANCE = 4.0  # standard deviations of a count: one in 16,000

@@ -8,8 +8,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from loadgen.health import Health
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Floats, Outcome
-from loadgen.run import Health, Run
+from loadgen.run import Run
 from loadgen.stats.cause import Cause, cause, more_cores
 from loadgen.stats.clumps import lag_beyond_place_s, mostly_together, places
 from loadgen.stats.limits import LIMITS
@@ -67,6 +68,9 @@ def _wholeness(run: Run) -> Iterator[Finding]:
         )
     if header.ended_early is not None:
         yield _info("ended_early", f"ended early, on purpose: {header.ended_early.why}")
+    if header.interrupted and header.shard is None and not run.records.offered.any():
+        text = "no request fell due in the window before the run was interrupted"
+        yield _invalid("nothing_offered", text, "let it run for longer")
     if header.rows_due is not None and header.rows_due != rows:
         yield _invalid(
             "records_missing",

@@ -31,7 +31,7 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
 
     Of events without a token, records have only the first and the last: ITL lacks a sample for each one
     between, and for a first or last one that came in one read with a token. `max_output_tokens_per_s` and
-    `rtfx` are not computed.
+    `rtfx` are not computed. `loadgen_invalid`, which it has not: the findings by which the run is INVALID.
     """
     run = settled(run)
     r, ok = run.records, run.records.answered
@@ -62,6 +62,7 @@ def vllm_result(run: Run, summary: Summary) -> dict[str, Any]:
         **_milliseconds("itl", _itl_us(r, ok, first_s, last_s), per_ms=1e3),
         **_milliseconds("e2el", _known(e2el_s[ok]), per_ms=1e-3),
         **(_queued(span_s(r.ready_s, r.due_s)[ok], e2el_s[ok]) if asked["max_concurrency"] else {}),
+        "loadgen_invalid": [finding.name for finding in summary.findings if finding.effect == "invalid"],
     }
 
 

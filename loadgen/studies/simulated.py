@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loadgen.drive import Order, iterations
 from loadgen.drive import simulate as run_in_folder
 from loadgen.engine import simulate
 from loadgen.engine.trace import Iteration
+from loadgen.iterations import iterations
 from loadgen.knobs import Engine
+from loadgen.order import Order
 from loadgen.plan import Phase, Plan, PromptRecipe, Window
 from loadgen.records import RequestRecord
 from loadgen.run import Run

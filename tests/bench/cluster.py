@@ -1,7 +1,7 @@
 """A plan from three raylets of this machine, beside the same from one process; and what a loss does to it.
 
-python -m tests.bench.cluster --work FOLDER [--requests N]: JSON on stdout. The server keeps its own log: when
-each request came, how often, and whether the arrivals pass the tests of the law that was asked for.
+python -m tests.bench.cluster --work FOLDER [--requests N] [--server COMMAND]: JSON on stdout. By the server's
+log: when each request came, how often, and whether arrivals pass the tests of the law that was asked for.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from loadgen.records import Outcome
-from loadgen.run import Run, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 from loadgen.stats.certificate import certify
 from tests.bench.machine import machine
-from tests.bench.server import Server
+from tests.bench.server import PULSE, Server
 from tests.cluster.raylets import Raylets, raylets
 
 NODES, RPS = 3, 400
@@ -66,10 +67,11 @@ CASES = (
 )
 
 
-def measured(work: Path, requests: int = 20_000) -> dict[str, Any]:
+def measured(work: Path, requests: int = 20_000, command: str = PULSE) -> dict[str, Any]:
     """All of them, one after another, on one cluster."""
+    server = Server(command)
     with raylets([0.0] * NODES) as cluster:
-        rows = [_row(case, work / case.name.replace(" ", "-"), requests, cluster) for case in CASES]
+        rows = [_row(case, work / case.name.replace(" ", "-"), requests, cluster, server) for case in CASES]
     one, three = rows[:2]
     twice, late = (max(row[COLUMNS.index(name)] for row in rows) for name in COLUMNS[6:8])
     answer = (
@@ -85,23 +87,25 @@ def measured(work: Path, requests: int = 20_000) -> dict[str, Any]:
     }
 
 
-def _row(case: Case, work: Path, requests: int, cluster: Raylets) -> list[Any]:
+def _row(case: Case, work: Path, requests: int, cluster: Raylets, server: Server) -> list[Any]:
     work.mkdir(parents=True, exist_ok=True)
     rows = round(requests * case.part)
-    code, log = _sent(case, work, rows, cluster)
+    code, log = _sent(case, work, rows, cluster, server)
     run = load(work / "run")
     found = _row_of(case, run, log, rows, code, _verdict(work / "run"))
     print(dict(zip(COLUMNS, found, strict=True)), file=sys.stderr, flush=True)
     return found
 
 
-def _sent(case: Case, work: Path, rows: int, cluster: Raylets) -> tuple[int, list[dict[str, str]]]:
+def _sent(
+    case: Case, work: Path, rows: int, cluster: Raylets, server: Server
+) -> tuple[int, list[dict[str, str]]]:
     load = f"--request-rate {RPS} --num-prompts {rows} --input-len 8 --output-len 4 --seed 1 --no-tail"
     words = [sys.executable, "-m", "loadgen", "run", *load.split(), "--no-preflight", "--metrics", "none"]
     words += ["--model", "m", "--quiet", "--out", str(work / "run")]
     words += ["--ray", cluster.address] if case.by_ray else ["--processes", "1"]
     with (
-        Server().serving(work, gap_ms=5.0) as served,
+        server.serving(work, gap_ms=5.0) as served,
         subprocess.Popen([*words, "--base-url", served.url], stdout=subprocess.DEVNULL) as process,
     ):
         if case.kill is not None:
@@ -160,8 +164,9 @@ def main(words: list[str] | None = None) -> None:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--work", type=Path, required=True)
     flags.add_argument("--requests", type=int, default=20_000)
+    flags.add_argument("--server", default=PULSE, metavar="COMMAND", help="with {port}, {log} and {gap_ms}")
     asked = flags.parse_args(words)
-    json.dump(measured(asked.work, asked.requests), sys.stdout, indent=1)
+    json.dump(measured(asked.work, asked.requests, asked.server), sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

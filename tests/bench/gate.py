@@ -16,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from loadgen.drive import Order
 from loadgen.engine import simulate
+from loadgen.order import Order
 from loadgen.plan import Plan
 from loadgen.records import Records
 from loadgen.run import Run

@@ -27,7 +27,8 @@ from urllib.request import urlopen
 
 from loadgen.records import Outcome
 from loadgen.report.figures import clean
-from loadgen.run import Run, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 from tests.bench.machine import machine
 from tests.bench.server import Served, Server
 

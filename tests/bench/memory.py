@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from loadgen.run import RunWriter
+from loadgen.run_folder import RunWriter
 from tests.bench.machine import load_average
 from tests.bench.measured import Figures
 from tests.bench.options import parser, setup

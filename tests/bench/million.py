@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadgen.report.figures import UNDEFINED, number
-from loadgen.run import Run, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 from loadgen.stats.summary import from_json
 from tests.bench.machine import load_average, machine
 from tests.bench.pages import READ

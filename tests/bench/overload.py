@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from loadgen.drive import Order
 from loadgen.engine import simulate
+from loadgen.order import Order
 from loadgen.records import Records
 from loadgen.run import Run
 from loadgen.scenario import build

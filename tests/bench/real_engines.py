@@ -27,7 +27,7 @@ from loadgen.client.loop import on_loop
 from loadgen.client.preflight import preflighted
 from loadgen.engine.fit import Fit, fit, read
 from loadgen.run import Run
-from loadgen.run import load as run_in
+from loadgen.run_folder import load as run_in
 from loadgen.scenario import Scenario, build
 from loadgen.stats import summarize
 from loadgen.target import Target

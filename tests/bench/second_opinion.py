@@ -27,7 +27,7 @@ from typing import Any
 
 from loadgen.imports.vllm import bring_in
 from loadgen.plan import Plan
-from loadgen.run import load as run_in
+from loadgen.run_folder import load as run_in
 from loadgen.scenario import build
 from loadgen.stats import Summary, from_json, summarize
 from loadgen.workload import draw

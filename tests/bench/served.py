@@ -17,7 +17,9 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from loadgen import drive
+from loadgen.bundled import bundled_server
 from loadgen.client.control import Counters, Stop
+from loadgen.order import Order
 from loadgen.scenario import Scenario, build
 from loadgen.stats import summarize
 from loadgen.stats.summary import Summary
@@ -53,8 +55,8 @@ def scenario(batching: str) -> Scenario:
 async def served(asked: Scenario, folder: Path) -> tuple[Summary, dict[str, float]]:
     """One run over HTTP, and what /metrics said after it."""
     run_id = folder.name
-    order = drive.Order(asked, draw(asked), folder, run_id)
-    async with drive.bundled_server(asked) as target:
+    order = Order(asked, draw(asked), folder, run_id)
+    async with bundled_server(asked) as target:
         pin_the_server()
         run = await drive.fire(
             order, target, preflight=None, api_key=None, counters=Counters(), stop=Stop(), is_bundled=True
@@ -105,9 +107,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for batching in ("continuous", "dynamic"):
             asked = scenario(batching)
-            virtual = summarize(
-                drive.simulate(drive.Order(asked, draw(asked), Path(scratch, "v" + batching), "v"))
-            )
+            virtual = summarize(drive.simulate(Order(asked, draw(asked), Path(scratch, "v" + batching), "v")))
             for i in range(RUNS):
                 measured, kept = await served(asked, Path(scratch, f"{batching}{i}"))
                 print(

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadgen.run import Run, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 from loadgen.stats.summary import Summary, from_json
 from tests.bench.measured import Figures, claimed, off_truth
 from tests.bench.options import Setup

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from loadgen.run import load
+from loadgen.run_folder import load
 from tests.bench.machine import load_average
 from tests.bench.options import Setup, parser, setup
 from tests.bench.shot import INVALID, VALID, Work

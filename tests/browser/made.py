@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from loadgen.cli.app import app
 from loadgen.records import Outcome
-from loadgen.run import RunWriter
+from loadgen.run_folder import RunWriter
 from tests.records import failed, header, ok
 
 SCRIPT = "<script>window.hacked = 1</script>"

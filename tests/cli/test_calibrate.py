@@ -15,9 +15,9 @@ from loadgen.calibrate import Ladder, Rung, concluded
 from loadgen.cli.app import app
 from loadgen.cli.calibrate import saved, warnings
 from loadgen.client.pool import clock_of
-from loadgen.run import WriteError
 from loadgen.scenario import build
 from loadgen.target import Target
+from loadgen.whole_file import WriteError
 from loadgen.workload import draw
 from tests.calibrations import rung
 from tests.end_to_end.process import loadgen

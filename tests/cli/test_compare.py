@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from loadgen.cli.app import app
 from loadgen.cli.compare import singles_of
 from loadgen.scenario import ScenarioError, build
 
 LOAD = {"arrivals": {"kind": "burst"}, "num_requests": 1}
 MINE, THEIRS = {"base_url": "http://127.0.0.1:1"}, {"base_url": "http://127.0.0.1:2"}
+
+TWO = """
+load: {arrivals: {kind: burst}, num_requests: 4, output_tokens: 4}
+engine: {cost: {kind: fixed, step: 10ms}}
+variants: {a: {}, b: {engine: {max_sequences: 2}}}
+"""
 
 
 def test_a_variant_that_names_nothing_is_the_scenario_as_it_stands() -> None:
@@ -25,3 +36,21 @@ def test_a_server_cannot_be_simulated() -> None:
     asked = build({"target": MINE, "load": LOAD, "variants": {"mine": {}, "bundled": {"engine": {}}}})
     with pytest.raises(ScenarioError, match=r"s\.yaml: variants\.mine: target: only the bundled engine"):
         singles_of(asked, "s.yaml", virtual=True)
+
+
+def test_a_comparison_that_was_cut_short_goes_on_at_the_variant_that_lacks(tmp_path: Path) -> None:
+    """The first variant's run stays as it was; the second's half is kept aside, and its run made again."""
+    (tmp_path / "two.yaml").write_text(TWO)
+    command = ["compare", str(tmp_path / "two.yaml"), "--virtual", "--out", str(tmp_path / "out")]
+    whole = CliRunner().invoke(app, command)
+    out = tmp_path / "out"
+    first, cut = (out / "a" / "run.json").read_bytes(), json.loads((out / "b" / "run.json").read_bytes())
+    (out / "b" / "run.json").write_text(json.dumps(cut | {"complete": False}))
+    (out / "comparison.json").unlink()
+    again = CliRunner().invoke(app, command)
+    assert (whole.exit_code, again.exit_code) == (0, 0), again.output
+    assert (out / "a" / "run.json").read_bytes() == first
+    aside = next(out.glob("unused-*-b"))
+    assert not json.loads((aside / "run.json").read_bytes())["complete"]
+    assert json.loads((out / "b" / "run.json").read_bytes())["complete"]
+    assert {*json.loads((out / "comparison.json").read_bytes())["variants"]} == {"a", "b"}

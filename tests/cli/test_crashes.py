@@ -14,7 +14,7 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.cli.firing import run_async
-from loadgen.run import load
+from loadgen.run_folder import load
 
 SCENARIO = """\
 engine: {cost: {kind: fixed, step: 1ms}}
@@ -53,7 +53,7 @@ def test_what_strangers_wrote_moves_no_terminal(
         (["plan", "single.yaml"], "loadgen.workload.draw"),
         (["compare", "both.yaml", "--virtual"], "loadgen.workload.draw"),
         (["demo"], "loadgen.workload.draw"),
-        (["report", "."], "loadgen.run.load"),
+        (["report", "."], "loadgen.run_folder.load"),
         (["serve", "single.yaml", "--port", "0"], "loadgen.engine.serve.serve"),
     ],
     ids=lambda v: v[0] if isinstance(v, list) else "",
@@ -84,7 +84,7 @@ def test_a_bug_in_mid_run_keeps_the_records(
     """What was measured before our own failure is in the folder, which says that it is not complete."""
     monkeypatch.chdir(tmp_path)
     Path("single.yaml").write_text(SCENARIO[: SCENARIO.index("variants")])
-    from loadgen.run import RunWriter
+    from loadgen.run_folder import RunWriter
 
     append, seen = RunWriter.append, 0
 

@@ -110,9 +110,9 @@ def test_the_targets_of_variants_have_them_too(
 
 async def test_a_planted_key_is_sent_and_is_in_no_file(env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A whole run against a server that echoes what it is told; nothing of the environment is kept."""
-    from loadgen import drive
     from loadgen.cli.firing import Manner, fired, reach
     from loadgen.cli.words import Words
+    from loadgen.order import Order
     from loadgen.workload import draw
 
     env.setenv("OPENAI_ORG_ID", "org-planted-55")
@@ -120,7 +120,7 @@ async def test_a_planted_key_is_sent_and_is_in_no_file(env: pytest.MonkeyPatch, 
     async with ScriptedServer(routes) as server:
         asked = flags.overlay(None, LOAD | {"base_url": [server.url], "metrics": "none", "no_tail": True})
         manner = Manner(Words(quiet=True).progress, quiet=True)
-        order = drive.Order(asked, draw(asked), tmp_path / "run", "r-1")
+        order = Order(asked, draw(asked), tmp_path / "run", "r-1")
         await fired(order, await reach(asked, order.plan, manner), manner)
     assert {one.headers["authorization"] for one in server.requests} == {f"Bearer {KEY}"}
     assert {one.headers["openai-organization"] for one in server.requests} == {"org-planted-55"}

@@ -9,6 +9,7 @@ import pytest
 
 from loadgen import drive
 from loadgen.cli.exits import Exit, of_comparison, of_run
+from loadgen.order import Order
 from loadgen.scenario import build
 from loadgen.stats import summarize
 from loadgen.stats.summary import Finding, Summary
@@ -19,7 +20,7 @@ from loadgen.workload import draw
 def good(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     """A run that is valid and had answers."""
     asked = build({"load": {"arrivals": {"kind": "constant", "rate": "10/s"}, "num_requests": 5}})
-    return summarize(drive.simulate(drive.Order(asked, draw(asked), tmp_path_factory.mktemp("run"), "r")))
+    return summarize(drive.simulate(Order(asked, draw(asked), tmp_path_factory.mktemp("run"), "r")))
 
 
 @pytest.mark.parametrize(

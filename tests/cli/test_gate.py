@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from loadgen import drive
 from loadgen.cli.app import app
 from loadgen.cli.argv import joined
+from loadgen.order import Order
 from loadgen.scenario import ScenarioError, build
 from loadgen.workload import draw
 from tests.end_to_end.process import Ended, loadgen
@@ -30,7 +31,7 @@ def simulated(folder: Path, name: str, step: str = "10ms", **load: Any) -> None:
     asked = build(
         {"name": "chat", "engine": {"cost": {"kind": "fixed", "step": step}}, "load": LOAD | load, "seed": 3}
     )
-    drive.simulate(drive.Order(asked, draw(asked), folder / name, name))
+    drive.simulate(Order(asked, draw(asked), folder / name, name))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 
 from loadgen.cli.app import app
 from loadgen.cli.exits import Exit
-from loadgen.run import Health, RunWriter
+from loadgen.health import Health
+from loadgen.run_folder import RunWriter
 from loadgen.scenario import ScenarioError
 from tests.records import header, ok
 
@@ -44,10 +45,10 @@ def test_it_says_what_the_whole_means_and_exits_by_it(shards: list[str]) -> None
     assert "PASS  1 of 1 SLOs" in done.output
     assert "400 offered: 400 ok" in done.output
     folder = Path("runs/r")
-    names = {"run.json", "records.jsonl", "summary.json", "vllm.json", "workers.json"}
+    names = {"run.json", "records.jsonl", "summary.json", "vllm.json", "shards.json"}
     assert {path.name for path in folder.iterdir()} == names
     assert CliRunner().invoke(app, ["report", "runs/r"]).output == done.output
-    facts = json.loads((folder / "workers.json").read_bytes())
+    facts = json.loads((folder / "shards.json").read_bytes())
     assert [(one["shard"], one["run_id"], one["rows"]) for one in facts] == [
         ("1/2", "r-1of2", 200),
         ("2/2", "r-2of2", 200),

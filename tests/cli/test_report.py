@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from loadgen.cli.app import app
 from loadgen.cli.reporting import reported
-from loadgen.run import RunWriter
+from loadgen.run_folder import RunWriter
 from loadgen.scenario import ScenarioError
 from tests.records import header, ok
 

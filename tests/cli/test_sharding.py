@@ -11,7 +11,7 @@ import pytest
 
 from loadgen.cli.sharding import appointed, refuse_unshardable, shard_of, start_of
 from loadgen.client.job import Share
-from loadgen.drive import Order
+from loadgen.order import Order
 from loadgen.scenario import ScenarioError, build
 from loadgen.workload import draw
 

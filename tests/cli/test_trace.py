@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from loadgen.cli import main
-from loadgen.drive import iterations
 from loadgen.engine.trace import Iteration, passages, totals
+from loadgen.iterations import iterations
 from loadgen.scenario import build, load
 from loadgen.workload import draw
 from tests.engine.iterations import BASELINE
@@ -188,16 +188,16 @@ def test_an_interrupted_trace_is_kept_and_drawn_as_far_as_it_goes(
     loadgen: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 130; the first variant's iterations until then, and no other variant's."""
-    from loadgen.drive import _Iterations
+    from loadgen.iterations import IterationWriter
 
-    append = _Iterations.append
+    append = IterationWriter.append
 
-    def interrupting(file: _Iterations, it: Iteration) -> None:
+    def interrupting(file: IterationWriter, it: Iteration) -> None:
         append(file, it)
         if it.iteration == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(_Iterations, "append", interrupting)
+    monkeypatch.setattr(IterationWriter, "append", interrupting)
     ended = loadgen("run", "teaching", "--virtual", "--trace", "--out", "t")
     assert ended.code == 130
     assert [p.name for p in Path("t").iterdir()] == ["baseline"]

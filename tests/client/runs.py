@@ -11,9 +11,9 @@ import numpy as np
 
 from loadgen.client.control import Counters, Stop
 from loadgen.client.running import run
+from loadgen.health import Health
 from loadgen.plan import NONE, Phase, Plan, Prompt, PromptRecipe, Row, Window
 from loadgen.records import RequestRecord
-from loadgen.run import Health
 from loadgen.scenario import Scenario
 from loadgen.timer import LoopAlarm
 from tests.client.streams import DONE, HEAD, LAST_CHUNK, bill, chunk, say

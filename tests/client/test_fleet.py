@@ -22,8 +22,7 @@ from loadgen.client.job import Job, Share
 from loadgen.client.link import Clock, beside
 from loadgen.client.spread import Spread
 from loadgen.client.worker import Start, Word, framed, hear
-from loadgen.merging import merged_health
-from loadgen.run import Health
+from loadgen.health import Health, merged_health
 from loadgen.scenario import Scenario, ScenarioError
 from tests.client.runs import plan_of, scenario_of, users_of
 from tests.virtual_loop import run_virtual

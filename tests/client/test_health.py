@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from loadgen.client import health as module
 from loadgen.client.health import Probe, Waits
 from loadgen.client.servers import Servers
+from loadgen.health import Health
 from loadgen.plan import Window
-from loadgen.run import Health
 from loadgen.stats import summarize
 from loadgen.timer import AlarmTimer, LoopAlarm, Timer
 from tests.client.runs import answering, plan_of, run_plan

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loadgen.client.preflight import Unreachable, preflight
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import RunWriter, load
+from loadgen.run_folder import RunWriter, load
 from loadgen.scenario import Timeouts
 from loadgen.target import Target
 from tests.client.runs import in_turn, plan_of, run_plan, scenario_of, writing

@@ -18,9 +18,9 @@ from loadgen.client.headroom import allow_many_descriptors
 from loadgen.client.lookup import Found
 from loadgen.client.running import run
 from loadgen.client.servers import Servers
+from loadgen.health import Health
 from loadgen.plan import Plan
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Health
 from loadgen.scenario import Client
 from loadgen.target import Target
 from loadgen.timer import calm_garbage_collector

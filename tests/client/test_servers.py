@@ -10,8 +10,8 @@ import pytest
 
 from loadgen.client.control import Counters
 from loadgen.client.servers import Servers
+from loadgen.health import Health
 from loadgen.plan import Phase, Row
-from loadgen.run import Health
 from loadgen.scenario import Scenario
 from tests.client.runs import Ran, answering, plan_of, run_plan, scenario_of, sessions_of
 from tests.virtual_loop import Link, VirtualLoop

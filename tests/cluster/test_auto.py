@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from loadgen.run import load
+from loadgen.run_folder import load
 from tests.bench.server import Server
 from tests.cluster.test_ray import LOAD, ROWS, VALID, pytestmark, until
 from tests.end_to_end.process import loadgen

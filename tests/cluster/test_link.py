@@ -19,7 +19,7 @@ from loadgen.client.pipes import framed
 from loadgen.cluster import relay as relays
 from loadgen.cluster.link import KILLED, GoneError, Relayed
 from loadgen.cluster.relay import Heard, Relay, lines_from, salvage, sweep
-from loadgen.run import WriteError
+from loadgen.whole_file import WriteError
 from tests.virtual_loop import run_virtual
 
 EXIT = 3

@@ -21,7 +21,8 @@ import pytest
 
 from loadgen.cli.exits import Exit
 from loadgen.records import Outcome
-from loadgen.run import Run, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 from tests.bench.server import Server
 from tests.cluster.raylets import Raylets, can_shift_clocks, raylets
 from tests.end_to_end.process import loadgen, running

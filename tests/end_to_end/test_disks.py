@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.run import load
+from loadgen.run_folder import load
 from tests.end_to_end.process import Ended, loadgen, running, serving
 
 SHORT = ("run", "--rate", "200", "--num-prompts", "30", "--output-len", "4", "--no-tail", "--quiet")

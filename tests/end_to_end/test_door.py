@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.run import load
+from loadgen.run_folder import load
 from tests.end_to_end.process import LOADGEN, environment, loadgen, running, serving
 from tests.end_to_end.test_run import free_port
 
@@ -179,4 +179,7 @@ def test_an_unfinished_comparison_says_which_runs_it_holds(tmp_path: Path) -> No
     loadgen("run", "quickstart", "--virtual", "--out", "both/static", cwd=tmp_path)
     ended = loadgen("report", "both", cwd=tmp_path)
     assert ended.code == 2
-    assert ended.err == "loadgen: both holds no finished comparison, but runs: loadgen report both/static\n"
+    assert ended.err == (
+        "loadgen: both holds no finished comparison (the same command again makes what is missing), "
+        "but runs: loadgen report both/static\n"
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.run import load
+from loadgen.run_folder import load
 from tests.bench.kills import Kill, left_by, off
 from tests.end_to_end.process import loadgen, running
 

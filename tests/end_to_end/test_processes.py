@@ -23,12 +23,15 @@ from loadgen.cli.exits import Exit, of_run
 from loadgen.client import fleet
 from loadgen.client.control import Counters, Stop
 from loadgen.client.unreachable import Unreachable
-from loadgen.drive import Order, conclude, fire
+from loadgen.drive import conclude, fire
+from loadgen.order import Order
 from loadgen.plan import Plan
 from loadgen.records import Outcome
-from loadgen.run import Run, WriteError, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.target import Target
+from loadgen.whole_file import WriteError
 from loadgen.workload import draw
 from tests.end_to_end.process import running, serving
 from tests.fakes import Received, Reply, Script, ScriptedServer, stream_reply

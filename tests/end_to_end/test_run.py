@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from loadgen.records import OUTCOMES, Outcome
-from loadgen.run import Run, as_json, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 from loadgen.stats import summarize
+from loadgen.strict_json import as_json
 from tests.end_to_end.process import loadgen, running, serving
 
 SMALL = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.run import load
+from loadgen.run_folder import load
 from loadgen.stats import summarize
 from tests.end_to_end.process import loadgen
 from tests.end_to_end.test_run import SMALL

@@ -18,7 +18,7 @@ import pytest
 
 from loadgen.cli.exits import Exit
 from loadgen.laws import Poisson
-from loadgen.run import load
+from loadgen.run_folder import load
 from loadgen.scenario import build
 from loadgen.stats import uniform
 from loadgen.stats.limits import LIMITS

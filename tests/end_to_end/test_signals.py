@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from loadgen.cli.exits import Exit
-from loadgen.run import load
+from loadgen.run_folder import load
 from tests.end_to_end.process import running, serving
 
 pytestmark = [

@@ -16,7 +16,8 @@ import pytest
 import uvloop
 
 from loadgen.client.control import Counters, Stop
-from loadgen.drive import Order, conclude, fire
+from loadgen.drive import conclude, fire
+from loadgen.order import Order
 from loadgen.scenario import Scenario, build
 from loadgen.stats.summary import Finding, Summary, from_json
 from loadgen.target import Target

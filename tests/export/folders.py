@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadgen.records import RequestRecord
-from loadgen.run import RunWriter
+from loadgen.run_folder import RunWriter
 from tests.records import header
 
 

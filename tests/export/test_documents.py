@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from loadgen.calibrate import Calibration, Ceiling
 from loadgen.cli.app import app
 from loadgen.export.documents import NAMES, schema
+from loadgen.health import Health
 from loadgen.records import Outcome, Try
-from loadgen.run import Health
 from loadgen.scenario import ScenarioError
 from loadgen.schema import nodes
 from tests.calibrations import accuracy, rung

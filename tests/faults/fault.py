@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from loadgen.records import RequestRecord
-from loadgen.run import load
+from loadgen.run_folder import load
 from loadgen.stats import summarize
 from loadgen.units import duration_s
 from tests.bench.process import Spent, spend

@@ -24,14 +24,15 @@ from loadgen.engine import dialect as asked
 from loadgen.engine import fit
 from loadgen.imports.vllm import bring_in
 from loadgen.probe import Probe
-from loadgen.run import RunWriter, as_json
-from loadgen.run import load as load_run
+from loadgen.run_folder import RunWriter
+from loadgen.run_folder import load as load_run
 from loadgen.scenario import ScenarioError, build
 from loadgen.scenario import load as load_scenario
 from loadgen.server_log import Scrape
 from loadgen.shipped import folder as shipped
 from loadgen.stats import summarize
 from loadgen.stats.truth import read_truth
+from loadgen.strict_json import as_json
 from loadgen.trace_source import TraceSource
 from loadgen.workload import column, draw
 from loadgen.workload.traces import Trace

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.run import as_json, load
+from loadgen.run_folder import load
 from loadgen.stats import summarize
+from loadgen.strict_json import as_json
 from tests.fuzz.doors import doors, through
 from tests.fuzz.edits import KINDS, ODD, by_chance, damaged
 from tests.records import failed, header, ok

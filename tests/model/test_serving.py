@@ -23,7 +23,7 @@ from loadgen.engine.model import weights
 from loadgen.engine.model.compute import Model
 from loadgen.engine.model.shape import NAMED
 from loadgen.knobs import Engine
-from loadgen.run import load
+from loadgen.run_folder import load
 from tests.engine.driving import served
 from tests.model.test_tokens import drive, engine
 

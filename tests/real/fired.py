@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Run, each, load
+from loadgen.run import Run
+from loadgen.run_folder import each, load
 from tests.end_to_end.process import Ended, loadgen
 from tests.real.server import Server
 

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from loadgen.drive import new_run_id
 from loadgen.fields import Name
 from loadgen.grid import _name
+from loadgen.order import new_run_id
 from loadgen.run import NAMED
 
 FOLDER = Path("/runs/of/mine")

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loadgen.health import Health
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Health, RunWriter, as_json, load
+from loadgen.run_folder import RunWriter, load
 from loadgen.stats import (
     Certificate,
     Distribution,
@@ -24,6 +25,7 @@ from loadgen.stats import (
     vllm_result,
 )
 from loadgen.stats.summary import Interval
+from loadgen.strict_json import as_json
 from tests.records import SCENARIO, failed, header, ok, run_of
 from tests.test_run import any_record
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from loadgen.health import Health
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Health
 from loadgen.stats import summarize
 from loadgen.stats.summary import Summary
 from tests.records import failed, ok, run_of

@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from loadgen.health import Health
 from loadgen.records import NEVER_FILLED, OVERTAKEN, Outcome
-from loadgen.run import Health, Run
+from loadgen.run import Run
 from loadgen.stats import Finding, summarize
 from loadgen.stats.certificate import certify
 from tests.records import failed, ok, run_of
@@ -460,3 +461,10 @@ def test_a_wait_for_a_place_is_no_lag_and_a_lag_no_wait_for_a_place(
     summary = summarize(run_of(rows, scenario={"load": load}))
     assert [finding.name for finding in summary.findings] == found_too
     assert summary.partly_closed_loop
+
+
+def test_a_run_that_was_interrupted_before_anything_fell_due_says_nothing() -> None:
+    """It is no VALID measurement of nothing; a shard may have no row to send, which is judged when merged."""
+    assert effects(run_of([], interrupted=True))["nothing_offered"] == "invalid"
+    assert "nothing_offered" not in effects(run_of([], interrupted=True, shard="2/8"))
+    assert "nothing_offered" not in effects(run_of([ok(0)], interrupted=True))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from loadgen.health import Health
 from loadgen.records import Outcome, RequestRecord
-from loadgen.run import Health
 from loadgen.stats import SloResult, Summary, summarize
 from tests.records import failed, ok, run_of
 

@@ -160,3 +160,9 @@ def test_the_busiest_second_of_years_is_found_without_a_place_for_each() -> None
     year_s = 31_536_000.0
     began = np.array([0.0, 0.2, 0.9, 100 * year_s, 100 * year_s + 0.5])
     assert _busiest_second(began, began + 0.05) == 3
+
+
+def test_its_reader_can_tell_a_run_that_is_not_to_be_trusted() -> None:
+    """By the names of the findings that say so; none of a run that is."""
+    assert of(run_of(ROWS))["loadgen_invalid"] == []
+    assert of(run_of(ROWS, complete=False))["loadgen_invalid"] == ["incomplete"]

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen import drive
+from loadgen.order import Order
 from loadgen.records import Floats, Outcome, RequestRecord
 from loadgen.report import summary_view
-from loadgen.run import Run, load
+from loadgen.run import Run
+from loadgen.run_folder import load
 from loadgen.scenario import ScenarioError, build
 from loadgen.stats import summarize, vllm_result
 from loadgen.stats.overload import overloaded
@@ -176,7 +178,7 @@ def test_a_folder_alone_gives_the_same(tmp_path: Path) -> None:
             "load": asked | {"prompt_tokens": 8, "output_tokens": 30},
         }
     )
-    order = drive.Order(scenario, draw(scenario), tmp_path / "run", "run-1")
+    order = Order(scenario, draw(scenario), tmp_path / "run", "run-1")
     summary = drive.conclude(drive.simulate(order), order.folder)
     assert summary.warmup is not None
     assert 0 < summary.warmup.rows <= 150

@@ -1,0 +1,37 @@
+"""JSON without NaN and infinity, which are written as null, and without halves of characters."""
+
+from __future__ import annotations
+
+import json
+from typing import TypeVar
+
+import msgspec
+
+from loadgen.server_log import NOT_JSON
+from loadgen.units import told
+
+Shape = TypeVar("Shape")
+
+
+def as_json(value: object) -> bytes:
+    """Strict JSON to be read by people too, as in every file of a run folder that is one document."""
+    return msgspec.json.format(encoded(value), indent=1) + b"\n"
+
+
+def of_json(content: bytes, shape: type[Shape]) -> Shape:
+    """What `as_json` wrote. Raises ValueError, one line that says what is wrong, for anything else."""
+    try:
+        return msgspec.json.decode(content, type=shape)
+    except NOT_JSON as problem:
+        raise ValueError(told(problem)) from None
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encoded(value: object) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:  # half of a surrogate pair, in some server's words: no reason to lose a row
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return _encode(json.loads(text.encode(errors="replace")))
