@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadgen.client.job import Share
-from loadgen.cluster.link import GoneError
+from loadgen.cluster.far import GoneError
 from loadgen.cluster.relay import Heard, Sealed, salvage
 from loadgen.scenario import ScenarioError
 

@@ -20,7 +20,7 @@ from loadgen.client.fleet import LostError
 from loadgen.client.job import Job, Share
 from loadgen.client.unreachable import Unreachable
 from loadgen.cluster.actor import Actor, line
-from loadgen.cluster.link import GoneError, Relayed
+from loadgen.cluster.far import GoneError, Relayed
 from loadgen.cluster.relay import Relay, Sealed
 from loadgen.fields import NO_PROXY, without_credentials
 from loadgen.plan import Plan

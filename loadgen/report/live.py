@@ -154,6 +154,8 @@ class View:
         return self.counters.due - self.counters.tail
 
     def _left_to_send(self, now_s: float) -> list[str]:
+        if not (self.counters.origin_ns or self.counters.due):
+            return ["waiting for the start"]
         if self._last_due_s is None:
             return []
         return [f"{_clock(max(0.0, self._origin_s + self._last_due_s - now_s))} left to send"]

@@ -31,6 +31,7 @@ from loadgen.run import Run
 from loadgen.run_folder import load
 from tests.bench.machine import machine
 from tests.bench.server import Served, Server
+from tests.processes import children, is_alive, words
 
 REQUESTS, RPS, TOKENS = 1500, 250, 4
 LASTS_S = REQUESTS / RPS + 1.5  # with the start of its processes
@@ -136,7 +137,7 @@ def _killed(kill: Kill, folder: Path, served: Served) -> tuple[Left, int]:
     try:
         pid = _pid(kill.who, run.pid, served)
         time.sleep(kill.after_s)
-        at_s, family = time.monotonic() - began_s, [*_children(run.pid)]
+        at_s, family = time.monotonic() - began_s, children(run.pid)
         is_hit = pid in (served.pid, *([run.pid] if run.poll() is None else ()), *family)
         killed_ns = time.perf_counter_ns()
         if is_hit:
@@ -156,37 +157,21 @@ def _pid(who: str, run: int, served: Served) -> int:
         return run if who == "client" else served.pid or 0
     until_s = time.monotonic() + 30
     while time.monotonic() < until_s:
-        for pid, command in _children(run).items():
-            if COMMANDS[who] in command:
+        for pid in children(run):
+            if COMMANDS[who] in words(pid):
                 return pid
         time.sleep(0.005)
     raise RuntimeError(f"there was no {who}")
 
 
-def _children(parent: int) -> dict[int, str]:
-    """The processes that it has started, by what they were started as."""
-    found = {}
-    with suppress(OSError):  # it is gone, or one of them
-        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-            found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_text()
-    return found
-
-
 def _after(limit_s: float, pids: list[int]) -> list[int]:
     """Those that have not ended by then."""
     until_s = time.monotonic() + limit_s
-    while stays := [pid for pid in pids if _runs(pid)]:
+    while stays := [pid for pid in pids if is_alive(pid)]:
         if time.monotonic() > until_s:
             return stays
         time.sleep(0.05)
     return []
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def _logged(log: Path, by_ns: int) -> tuple[int, set[str]]:

@@ -6,10 +6,13 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from tests import processes
+from tests.processes import below
 
 PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -86,7 +89,7 @@ class Watch:
             )
 
     def _named(self, pid: int) -> str | None:
-        words = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        words = processes.words(pid).split("\0")
         if words[1:4] == ["-m", "loadgen", "run"]:
             self._records = Path(words[words.index("--out") + 1], "records.jsonl")
             return CLIENT
@@ -95,18 +98,6 @@ class Watch:
         if "loadgen.client.worker" in " ".join(words):
             return f"{CLIENT} {sum(name not in (None, CLIENT, SERVER) for name in self._names.values()) + 1}"
         return None
-
-
-def below(pid: int) -> Iterator[int]:
-    """The children of a process, and theirs."""
-    for task in (PROC / str(pid) / "task").glob("*"):
-        try:
-            children = (task / "children").read_text().split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        for child in map(int, children):
-            yield child
-            yield from below(child)
 
 
 def _rss_mb(pid: int) -> float:

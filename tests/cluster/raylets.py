@@ -21,6 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadgen.cluster.relay import SPOOL
+from tests import processes
+from tests.processes import is_alive, parent
 
 OBJECTS_BYTES = 80_000_000
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONWARNINGS": "ignore"}
@@ -38,8 +40,8 @@ class Raylets:
     def workers(self) -> dict[int, int]:
         """The client processes on the nodes, and the relay beside each."""
         found = {}
-        for pid, words in _processes():
-            if b"client.worker" in words and _parent(relay := _parent(pid)) in self.nodes:
+        for pid in processes.everyone():
+            if "client.worker" in processes.words(pid) and parent(relay := parent(pid)) in self.nodes:
                 found[pid] = relay
         return found
 
@@ -49,10 +51,7 @@ class Raylets:
 
     def kill(self, node: int) -> None:
         """Its raylet, and all on it, at one instant."""
-        family = [self.nodes[node]]
-        for parent in family:
-            family += [int(pid) for pid in _children(parent)]
-        for pid in family:
+        for pid in [self.nodes[node], *processes.below(self.nodes[node])]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -77,45 +76,18 @@ def raylets(ahead_s: Sequence[float]) -> Iterator[Raylets]:
             process.stdin.close()
             process.stdout.close()
             process.wait(30)
-            _until_gone(folder.encode())
+            _until_gone(folder)
 
 
 def can_shift_clocks() -> bool:
     return sys.platform == "linux" and os.geteuid() == 0 and Path("/proc/self/timens_offsets").exists()
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def _processes() -> Iterator[tuple[int, bytes]]:
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            yield int(place.name), (place / "cmdline").read_bytes()
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-
-
-def _children(pid: int) -> list[str]:
-    try:
-        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
-        return [child for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:  # it has just ended
-        return []
-
-
-def _until_gone(named: bytes) -> None:
+def _until_gone(named: str) -> None:
     """What still ends of those that have this in their words; at last it is made to."""
     for _ in range(50):
-        if not (left := [pid for pid, words in _processes() if named in words and is_alive(pid)]):
+        left = [pid for pid in processes.everyone() if named in processes.words(pid) and is_alive(pid)]
+        if not left:
             return
         time.sleep(0.1)
     for pid in left:

@@ -17,7 +17,7 @@ from loadgen.client.job import Share
 from loadgen.client.pipes import framed
 from loadgen.cluster import relay as relays
 from loadgen.cluster.relay import Heard, Relay, lines_from, salvage
-from tests.cluster.test_link import EXIT, Act, Scripted, Sealed, scripted
+from tests.cluster.test_far import EXIT, Act, Scripted, Sealed, scripted
 from tests.virtual_loop import run_virtual
 
 TWO_OF_EACH: list[Act] = [("writes", b"one\n"), ("says", "a"), ("writes", b"two\nha"), ("says", "b")]

@@ -35,6 +35,7 @@ from loadgen.whole_file import WriteError
 from loadgen.workload import draw
 from tests.end_to_end.process import running, serving
 from tests.fakes import Received, Reply, Script, ScriptedServer, stream_reply
+from tests.processes import children, is_alive, words
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,8 +60,7 @@ def asked(processes: int, **load: Any) -> Scenario:
 
 def workers_of(parent: int) -> list[int]:
     """The client processes that a process has started."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [int(pid) for pid in children if b"client.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in children(parent) if "client.worker" in words(pid)]
 
 
 def until(condition: Callable[[], Any], limit_s: float = 10.0) -> None:
@@ -68,13 +68,6 @@ def until(condition: Callable[[], Any], limit_s: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < ends_s
         time.sleep(0.02)
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 Meanwhile = Callable[[ScriptedServer], Coroutine[Any, Any, None]]
@@ -474,7 +467,7 @@ def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         workers = workers_of(parent.pid)
         assert len(workers) == 2
         parent.kill()
-        until(lambda: all(map(is_gone, workers)))
+        until(lambda: not any(map(is_alive, workers)))
     run = load(tmp_path / "r")
     assert not run.header.complete
     assert set(run.records.index % 2) == {0, 1}

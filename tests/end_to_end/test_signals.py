@@ -16,6 +16,7 @@ import pytest
 from loadgen.cli.exits import Exit
 from loadgen.run_folder import load
 from tests.end_to_end.process import running, serving
+from tests.processes import children, is_alive
 
 pytestmark = [
     pytest.mark.slow,
@@ -44,21 +45,6 @@ def listens(pid: int) -> bool:
     return bool(caught and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def family(pid: int) -> list[int]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    except OSError:
-        return []
-    return [int(child) for child in children.split()]
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize("place", range(len(INSTANTS_S)))
 def test_a_signal_at_any_instant_ends_the_run_in_good_order(
@@ -72,12 +58,12 @@ def test_a_signal_at_any_instant_ends_the_run_in_good_order(
     ):
         until(lambda: listens(process.pid))
         time.sleep(INSTANTS_S[place])
-        children = family(process.pid)
+        family = children(process.pid)
         for _ in range(times):
             process.send_signal(number)
             time.sleep(0.03)
         out, err = process.communicate(timeout=20)
-        until(lambda: all(map(is_gone, children)))
+        until(lambda: not any(map(is_alive, family)))
     assert "KeyboardInterrupt" not in err
     assert "this is a bug" not in err
     if process.returncode == -signal.SIGINT:  # while modules are loaded, Python itself may end so: 130, too

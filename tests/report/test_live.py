@@ -122,7 +122,9 @@ def test_time_is_counted_from_where_the_records_count() -> None:
     """Processes took 1.5 s to start: 4 s after we began to watch 2.5 s went by, of 90 s to the last due."""
     busy = counts(due=0, sent=0)
     view = View(busy, 1000, "", 100.0, last_due_s=90.0)
-    assert "0:01 0 of 1,000 offered" in view.line(101.0)
+    before = view.line(101.0)
+    assert "0:01 0 of 1,000 offered" in before
+    assert before.endswith("waiting for the start")
     busy.origin_ns = 101_500_000_000
     assert view.line(101.2).startswith("0:00 ")
     line = view.line(104.0)

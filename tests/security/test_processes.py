@@ -19,6 +19,7 @@ from tests.client.runs import plan_of
 from tests.end_to_end.process import LOADGEN
 from tests.end_to_end.process import environment as plain_environment
 from tests.fakes import HANG, ScriptedServer
+from tests.processes import below
 from tests.security.planted import leaks, texts
 from tests.security.test_planted import SECRETS, Witness, echo, environment, flags, scenario
 
@@ -100,7 +101,7 @@ async def test_children_know_by_pipe_alone_and_a_killed_run_leaves_no_secret(
         async with asyncio.timeout(30):
             while process.returncode is None and not (records.is_file() and records.stat().st_size):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        children = descendants(process.pid)
+        children = [*below(process.pid)]
         told = [
             (f"/proc/{what}", of_process(pid, what)) for pid in children for what in ("cmdline", "environ")
         ]
@@ -111,11 +112,6 @@ async def test_children_know_by_pipe_alone_and_a_killed_run_leaves_no_secret(
     assert leaks(SECRETS, said) == set()
     await seen.run("report", "r", "--html", "page.html")
     assert seen.leaks() == set()
-
-
-def descendants(pid: int) -> list[int]:
-    children = of_process(pid, f"task/{pid}/children").split()
-    return [found for child in map(int, children) for found in (child, *descendants(child))]
 
 
 def of_process(pid: int, what: str) -> str:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from loadgen.client.job import Share
 from loadgen.client.pipes import framed
 from loadgen.cluster import relay as relays
-from loadgen.cluster.link import KILLED, GoneError, Relayed
+from loadgen.cluster.far import KILLED, GoneError, Relayed
 from loadgen.cluster.relay import Heard, Relay, lines_from, salvage, sweep
 from loadgen.whole_file import WriteError
 from tests.virtual_loop import run_virtual
