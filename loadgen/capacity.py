@@ -90,6 +90,7 @@ def find_capacity(
     over: Over | None = None,
     out: Path | None = None,
     measure: Measure | None = None,
+    virtual: bool = False,
     resolution: float = 0.02,
     seeds: int | None = None,
     most_runs: int = 60,
@@ -101,7 +102,8 @@ def find_capacity(
 
     `over`: what is raised, the rate or, of a closed loop, the concurrency; by default what the load has.
     Every run is a folder below `out` (None: they are not kept); called again with the same `out`, the search
-    goes on from those. `measure` makes an order a run; without it, the bundled engine does in virtual time.
+    goes on from those. `measure` makes an order a run, `virtual` says that it simulates; without it, the
+    bundled engine does in virtual time.
     `resolution`: how far apart, as a share, the last load that meets the SLOs and the first that misses them
     may be. `seeds`: runs at one load at most, with one seed after another, by default as many as the
     scenario's `repeats`, or 3 where it has none; `most_runs`: in all. `usd_per_hour`: what the server costs,
@@ -128,7 +130,10 @@ def find_capacity(
         scenario=asked.as_asked() | {"slos": [], "repeats": 1},
     )
     with _taken_up(out, found) as folder:
-        probing = Probing(asked, over, folder, measure or _simulated, new_run_id(asked.name), [*command])
+        probing = Probing(
+            *(asked, over, folder, measure or _simulated, new_run_id(asked.name), [*command]),
+            virtual=virtual or measure is None,
+        )
 
         def told(probe: Probe, probes: Collection[Probe]) -> None:
             _conclude(found, probes)

@@ -107,7 +107,10 @@ class AnsweredBy(NamedTuple):
 
 @dataclass(slots=True)
 class Probing:
-    """Measures a scenario at one load after another, each in a folder of its own below `out`."""
+    """Measures a scenario at one load after another, each in a folder of its own below `out`.
+
+    `virtual`: `measure` simulates, so that no run that was fired may be taken for one of its own.
+    """
 
     scenario: Scenario
     over: Over
@@ -115,6 +118,7 @@ class Probing:
     measure: Measure
     run_id: str
     command: list[str] = field(default_factory=list)
+    virtual: bool = False
     _pace_rps: float = field(init=False, default=1.0)
     answered_by: AnsweredBy = field(init=False, default=AnsweredBy())
     _folders: dict[float, list[Path]] = field(init=False, default_factory=dict)
@@ -185,8 +189,12 @@ class Probing:
             return None
         was, asked = header.scenario, scenario.as_asked()
         same = header.plan_digest == digest and was | {"slos": 0} == asked | {"slos": 0}
+        same &= (header.source == "virtual") == self.virtual
         if not same or (header.ended_early is not None and was["slos"] != asked["slos"]):
-            raise ScenarioError(f"{folder} is a probe of another scenario: choose another folder with --out")
+            raise ScenarioError(
+                f"{folder} is a probe of another scenario, or of other flags: "
+                "choose another folder with --out"
+            )
         return folder
 
 

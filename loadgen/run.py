@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
@@ -20,7 +20,6 @@ NAMED = r"\A[.-]*\w[\w.-]*\Z"  # it is printed, and becomes the name of a file
 SHARD = r"\A[1-9]\d{0,5}/[1-9]\d{0,5}\Z"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Named = Annotated[str, msgspec.Meta(pattern=NAMED)]
-Shape = TypeVar("Shape")
 
 
 def utc(at: datetime) -> str:

@@ -21,8 +21,7 @@ from loadgen import server_log
 from loadgen.records import Floats, Mask, Records, RequestRecord
 from loadgen.run import SCHEMA, Run, RunHeader
 from loadgen.scenario import ScenarioError, build
-from loadgen.server_log import NOT_JSON
-from loadgen.strict_json import as_json, encoded, of_json
+from loadgen.strict_json import NOT_JSON, as_json, encoded, of_json
 from loadgen.units import quoted, told
 from loadgen.whole_file import write_whole, writing
 
@@ -245,7 +244,7 @@ class Lines:
         except NOT_JSON:
             if (begin := line.rfind(self._BEGIN)) <= 0:
                 raise
-            self.torn += 1
+            self.torn += max(1, line.count(self._BEGIN, 0, begin))
             return self._record(line[begin:])
 
 

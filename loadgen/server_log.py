@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
+from loadgen.strict_json import NOT_JSON
 from loadgen.units import told
 
 SERVER = "server.jsonl"
 EVERY_S = 1.0  # from one look to the next
 QUICK_S, QUICK_FOR_S = 0.1, 2.0  # in the first seconds of a run: many are short
-NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last: nested without end
 MOST = 1e15  # beyond, a float does not tell one from the next
 
 # Canonical names. A server that has no such figure has no such key: absent is never zero.

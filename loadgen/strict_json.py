@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from loadgen.server_log import NOT_JSON
 from loadgen.units import told
 
 Shape = TypeVar("Shape")
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last: nested without end
 
 
 def as_json(value: object) -> bytes:

@@ -424,7 +424,7 @@ SLO = ["p90(e2e) <= 300ms"]
 
 
 def quick(out: Path, **changes: Any) -> Capacity:
-    asked = {"seeds": 1, "resolution": 0.2} | changes
+    asked = {"seeds": 1, "resolution": 0.2, "virtual": True} | changes
     return find_capacity(queue(4, rows=120), SLO, out=out, **asked)
 
 
@@ -456,6 +456,13 @@ def test_a_folder_of_another_search_is_refused(tmp_path: Path) -> None:
     quick(tmp_path / "c")
     with pytest.raises(ScenarioError, match="holds another search"):
         find_capacity(queue(4, rows=300), SLO, out=tmp_path / "c", seeds=1)
+
+
+def test_a_search_over_http_takes_no_simulated_probe_for_its_own(tmp_path: Path) -> None:
+    """Nor the other way: figures of a simulation would stand as measured."""
+    quick(tmp_path / "c")
+    with pytest.raises(ScenarioError, match=r"001-rate=4-seed0 is a probe .* or of other flags: choose"):
+        quick(tmp_path / "c", measure=lambda *_: None, virtual=False)
 
 
 def test_an_interrupt_ends_the_search_with_what_is_known(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,6 +72,39 @@ async def test_a_run_whose_lost_rows_cannot_be_recorded_is_not_complete(
     with pytest.raises(WriteError, match="no space left"):
         await fire(order, target, preflight=None, api_key=None, counters=Counters(), stop=Stop())
     assert not load(tmp_path / "r").header.complete
+
+
+async def test_rows_are_lost_up_to_the_wish_to_end_and_a_shard_says_how_it_knew_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user ended it 7 s after the origin, however long what was in flight then took."""
+    stop, until_ns = Stop(), []
+    stop.drain()
+
+    async def loses_one(*_: object, on_start: Callable[[int], None], **__: object) -> fleet.Fared:
+        assert stop.asked_ns is not None
+        on_start(stop.asked_ns - 7 * 10**9)
+        return fleet.Fared(Health(processes=2, processes_lost=1), [Share(1, 2)], 3)
+
+    def loss(_job: object, _shares: object, ns: int) -> lost.Loss:
+        until_ns.append(ns)
+        return lost.Loss([], 2, 1)
+
+    monkeypatch.setattr(fleet, "run", loses_one)
+    monkeypatch.setattr(lost, "loss", loss)
+    arrivals = {"kind": "constant", "rate": "1/s"}
+    asked = build({"load": {"arrivals": arrivals, "num_requests": 8}, "client": {"processes": 2}})
+    at = datetime(2026, 12, 1, 10, tzinfo=UTC)
+    order = Order(asked, draw(asked), tmp_path / "r", "r", shard=Share(0, 2), start_at=at)
+    told: Any = SimpleNamespace(start_ns=None, by="ntp", error_s=0.25)
+    target = Target(base_url="http://127.0.0.1:1", metrics="none")
+    told = {"preflight": None, "api_key": None, "counters": Counters(), "stop": stop, "appointed": told}
+    header = (await fire(order, target, **told)).header
+    assert until_ns == [7 * 10**9]
+    assert header.health is not None
+    assert (header.health.start_by, header.health.start_error_s) == ("ntp", 0.25)
+    assert (header.shard, header.start_at) == ("1/2", "2026-12-01T10:00:00Z")
+    assert (header.rows_due, header.rows_not_sent) == (5, 3), "of the 4 rows of its half 1 was sent"
 
 
 FIXED = {"kind": "fixed", "step": "10ms"}

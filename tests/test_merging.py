@@ -130,7 +130,14 @@ def test_rows_known_not_to_have_been_sent_are_no_gap() -> None:
     assert torn.header.notes == [f"shard-0: lines that were cut short, and are left out: {lacking}"]
 
 
-@pytest.mark.parametrize("change", [{"plan_digest": "1" * 64}, {"window_end_s": 9.0}, {"scenario": {}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"plan_digest": "1" * 64}, {"window_end_s": 9.0}, {"window_start_s": 1.0}, {"window_by": "count"}),
+        *({"scenario": {}}, {"plan_rows": 31}, {"salt": "other words"}),
+    ],
+    ids=lambda change: next(iter(change)),
+)
 def test_shards_of_different_plans_are_refused(change: dict[str, Any]) -> None:
     """They are told apart by what they were asked."""
     one, two = shards_of(whole_of(some_rows(30, 0)), 2, 0)
@@ -200,6 +207,25 @@ def test_shards_of_one_machine_that_started_apart_say_so() -> None:
     assert run.header.health is not None
     assert run.header.health.start_error_s == 3.0
     assert [f.effect for f in summarize(run).findings if f.name == "start"] == ["invalid"]
+
+
+def test_what_befell_any_shard_befell_the_whole() -> None:
+    """Rows that were lost or never fell due add up; whichever was interrupted or broke, the whole was."""
+    one, two = numbered(whole_of(some_rows(30, 0)), 2)
+    first = changed(one, rows_lost=4, rows_dropped=1, started_at="2026-12-01T10:00:00.3Z")
+    second = changed(two, rows_lost=2, rows_dropped=3, started_at="2026-12-01T10:00:00.1Z")
+    header = merge([first, changed(second, interrupted=True, crashed="ValueError")]).header
+    assert (header.rows_lost, header.rows_dropped) == (6, 4)
+    assert (header.interrupted, header.crashed) == (True, "ValueError")
+    assert header.started_at == "2026-12-01T10:00:00.1Z"
+
+
+def test_the_whole_has_an_origin_only_where_there_is_one_clock() -> None:
+    """Of two machines an instant of either would mean nothing to the other."""
+    shards = [changed(one, clock_origin_monotonic_ns=7) for one in numbered(whole_of(some_rows(30, 0)), 2)]
+    for boots, origin_ns in ((["b", "b"], 7), (["b", "c"], None)):
+        there = [of_host(*each) for each in zip(shards, boots, strict=True)]
+        assert merge(there).header.clock_origin_monotonic_ns == origin_ns
 
 
 def test_a_host_may_be_anything() -> None:

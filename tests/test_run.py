@@ -221,6 +221,8 @@ def test_a_line_cut_anywhere_costs_no_other_that_was_written_behind_it(tmp_path:
         path.write_bytes(first + second[:cut] + third)
         run = load(path.parent)
         assert (list(run.records.index), run.torn_lines) == ([0, 2], 1), cut
+    path.write_bytes(first[:40] + second[:50] + third)
+    assert load(path.parent).torn_lines == 2
 
 
 def test_a_broken_line_in_the_middle_is_an_error_with_its_place(tmp_path: Path) -> None:

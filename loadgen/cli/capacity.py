@@ -119,6 +119,7 @@ def capacity(
             over=over,  # type: ignore[arg-type]
             out=out,
             measure=measuring(manner, virtual=virtual),
+            virtual=virtual,
             resolution=near,
             seeds=seeds,
             most_runs=most_runs,

@@ -145,7 +145,9 @@ def run(
     if ray is not None:
         from loadgen.cluster.nodes import joined
 
-        manner = replace(manner, cluster=ctx.with_resource(joined(ray, workers)))
+        cluster = ctx.with_resource(joined(ray, workers))
+        manner = replace(manner, cluster=cluster)
+        manner.say([cluster.about], "")
     if asked.vary:
         from loadgen.cli.grid import run_grid
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from socket import create_connection
@@ -18,6 +18,7 @@ from loadgen.client import fleet
 from loadgen.client.address import is_this_machine
 from loadgen.client.fleet import LostError
 from loadgen.client.job import Job, Share
+from loadgen.client.secrets import environment_of_a_child
 from loadgen.client.unreachable import Unreachable
 from loadgen.cluster.actor import Actor, line
 from loadgen.cluster.far import GoneError, Relayed
@@ -33,8 +34,9 @@ PLACED_S = 10.0  # for the cluster to find room
 
 @contextmanager
 def joined(address: str, workers: int | None = None) -> Iterator[Cluster]:
-    """The cluster at `address`, as Ray writes it; for `auto` the one that RAY_ADDRESS or Ray's own notes on
-    this machine name, else one that is started here for as long as it is used. `workers`: on it, in all.
+    """The cluster at `address`, HOST:PORT; for `auto` the one that RAY_ADDRESS names, or the note that
+    `ray start` left on this machine, else one that is started here for as long as it is used. `workers`: on
+    it, in all.
 
     Raises ScenarioError where Ray cannot be used so, and Unreachable where no cluster answers.
     """
@@ -56,18 +58,40 @@ def joined(address: str, workers: int | None = None) -> Iterator[Cluster]:
 
 
 def _join(ray: Any, address: str) -> None:
-    quietly = {"logging_level": "ERROR", "log_to_driver": False}
-    named = (os.environ.get("RAY_ADDRESS") or None) if address == "auto" else address
+    named = _known() if address == "auto" else address
     if named is not None:
         _refuse_silent(named)
+    about = {} if named else {"include_dashboard": False}
     try:
-        if named is None and not _has_died():
-            with suppress(ConnectionError):  # there is none
-                ray.init(address="auto", **quietly)
-                return
-        ray.init(address=named or "local", **({} if named else {"include_dashboard": False}), **quietly)
+        with _without_secrets():  # which all processes of a cluster that is started here would have from us
+            ray.init(address=named or "local", **about, logging_level="ERROR", log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError) as problem:  # of another version, mostly
         raise Unreachable(f"--ray {address}: the cluster cannot be used: {line(problem)}") from None
+
+
+@contextmanager
+def _without_secrets() -> Iterator[None]:
+    ours = dict(os.environ)
+    for name in ours.keys() - environment_of_a_child().keys():
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(ours)
+
+
+def _known() -> str | None:
+    """The cluster of this machine: RAY_ADDRESS names it, or else the note that `ray start` leaves; not one
+    that is gone. Ray itself would take whatever Ray it finds running, another user's too.
+    """
+    if named := os.environ.get("RAY_ADDRESS"):
+        return named
+    place = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  as Ray looks
+    try:
+        _refuse_silent(address := Path(place, "ray", "ray_current_cluster").read_text().strip())
+    except (OSError, ScenarioError, Unreachable):
+        return None
+    return address
 
 
 def _refuse_silent(address: str) -> None:
@@ -88,19 +112,6 @@ def _refuse_silent(address: str) -> None:
         raise Unreachable(f"--ray {address}: no cluster answers there: {problem}") from None
 
 
-def _has_died() -> bool:
-    """Whether the cluster is gone that Ray's note on this machine names."""
-    place = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  as Ray looks
-    note = Path(place, "ray", "ray_current_cluster")
-    try:
-        _refuse_silent(note.read_text().strip())
-    except (OSError, ScenarioError):  # there is no note, or Ray writes it otherwise: Ray knows
-        return False
-    except Unreachable:
-        return True
-    return False
-
-
 class Cluster:
     """Where the workers of runs are placed, spread over the nodes. Each takes one CPU."""
 
@@ -108,6 +119,14 @@ class Cluster:
         self._ray = ray
         self._asked = asked
         self._group: Any = None
+
+    @property
+    def about(self) -> str:
+        """Which it is, in words."""
+        nodes = len(self._alive())
+        return (
+            f"Ray at {self._ray.get_runtime_context().gcs_address}, {nodes} node{'s' if nodes != 1 else ''}"
+        )
 
     def processes(self, plan: Plan, scenario: Scenario) -> int:
         """How many are to share the plan: as asked; else as many as its demand needs, one a node at least.
@@ -206,9 +225,14 @@ def _dialled(target: Target) -> Iterator[tuple[str, str]]:
 
 
 def _sealed(job: Job) -> Sealed:
-    """All of the job but its plan, which is kept once a node, and its folder, which is the relay's own."""
+    """All of the job but its plan, which is kept once a node, and its folder, which is the relay's own.
+
+    It holds the key, so it has to be small: what is large goes by way of Ray's object store, and to disk.
+    """
     kept = {name: getattr(job, name) for name in Job.__dataclass_fields__}
     del kept["plan"], kept["folder"]
+    load = job.scenario.load.model_copy(update={"requests": None})  # the plan has them
+    kept["scenario"] = job.scenario.model_copy(update={"load": load})
     return partial(Job, **kept)
 
 

@@ -62,7 +62,9 @@ def beside_a_grid() -> None:
     found, took_s = timed(partial(find_capacity, asked))
     lowest, highest = found.probes[0].load, found.probes[-1].load
     with TemporaryDirectory() as folder:
-        sweep = Probing(asked, "rate", Path(folder), lambda order, _: drive.simulate(order), "sweep")
+        sweep = Probing(
+            asked, "rate", Path(folder), lambda order, _: drive.simulate(order), "sweep", virtual=True
+        )
         probes, at = [], lowest
         while at <= highest * STEP:
             probes.append(sweep.probe(float(f"{at:.5g}"), 3))

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from loadgen.cli import firing
+from loadgen.cli.app import app
 from loadgen.cli.sharding import appointed, refuse_unshardable, shard_of, start_of
 from loadgen.client.job import Share
+from loadgen.drive import simulate
 from loadgen.order import Order
 from loadgen.scenario import ScenarioError, build
 from loadgen.workload import draw
@@ -114,3 +118,17 @@ def test_a_start_alone_is_a_whole_run() -> None:
     """Later, and nothing else."""
     order = appointed(order_of(), None, AT, None)
     assert (order.run_id, order.shard, order.start_at, len(order.part)) == ("x", None, AT, 9)
+
+
+def test_all_that_is_told_of_a_shard_is_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no --out was given, the one that is named by the start and the shard; nothing is sent here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(firing, "carried_out", lambda order, *_, **__: simulate(order))
+    later = f"{datetime.now(UTC).timestamp() + 3600:.0f}"
+    words = ("--request-rate", "8", "--num-prompts", "4", "--shard", "1/2", "--start-at", later, "--quiet")
+    CliRunner().invoke(app, ["run", "--base-url", "http://192.0.2.1", *words])
+    [folder] = (tmp_path / "runs").iterdir()
+    assert folder.name.endswith("-1of2")
+    assert {"run.json", "records.jsonl", "summary.json"} <= {path.name for path in folder.iterdir()}

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -143,3 +148,43 @@ def test_what_one_process_counts_is_not_split_over_hosts(bound: str) -> None:
     """One line that names it."""
     with pytest.raises(ScenarioError, match=f"^--shard: {bound} is counted in one process"):
         fleet.shares(plan_of([0.0, 1.0]), scenario_of(load={bound: 5}), Share(0, 2))
+
+
+def test_a_process_that_is_held_up_between_the_clocks_starts_none_the_less_in_time() -> None:
+    """Two of three readings take 4 ms; by the quickest the wall clock is exactly as far ahead as it is."""
+    start_ns = 1000 * 10**9
+
+    def wall(loop: VirtualLoop) -> Callable[[], int]:
+        readings = 0
+
+        def read() -> int:
+            nonlocal readings
+            now_ns, readings = loop.now_ns(), readings + 1
+            loop.block(0.004 if readings % 3 != 1 else 0)
+            return AT_NS - 100_000_000 + now_ns - start_ns
+
+        return read
+
+    origin_ns, _, _ = waiting(wall)
+    assert origin_ns == start_ns + 100_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system is asked in Linux's way")
+@pytest.mark.parametrize(
+    ("state", "status", "error_s"),
+    [(0, 0, 0.25), (0, 0x2001, 0.25), (1, 0, 0.25), (0, 0x40, None), (5, 0, None), (-1, 0, None)],
+    ids=["kept", "kept by a PLL", "leap second", "STA_UNSYNC", "TIME_ERROR", "refused"],
+)
+def test_the_system_says_whether_anything_keeps_its_clock(
+    monkeypatch: pytest.MonkeyPatch, state: int, status: int, error_s: float | None
+) -> None:
+    """As adjtimex(2) has it: the maximum error in microseconds, unless the clock is not synchronised."""
+
+    def adjtimex(timex: Any) -> int:
+        timex._obj.max_error_us, timex._obj.est_error_us, timex._obj.status = 250_000, 1, status
+        if state < 0:
+            ctypes.set_errno(errno.EPERM)
+        return state
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(adjtimex=adjtimex))
+    assert appointed.wall_error_s() == error_s

@@ -21,7 +21,7 @@ from loadgen.client.control import Counters, Stop
 from loadgen.client.job import Job, Share
 from loadgen.client.link import Clock, beside
 from loadgen.client.spread import Spread
-from loadgen.client.worker import Start, Word, framed, hear
+from loadgen.client.worker import Ended, Start, Word, framed, hear
 from loadgen.health import Health, merged_health
 from loadgen.scenario import Scenario, ScenarioError
 from tests.client.runs import plan_of, scenario_of, users_of
@@ -222,3 +222,162 @@ def test_a_frozen_worker_is_ended_and_its_share_lost(tmp_path: Path) -> None:
     fared, took_s = run_virtual(main)
     assert fared.lost == [Share(1, 2)]
     assert took_s == pytest.approx(10, abs=0.1)
+
+
+OURS = Clock()
+
+
+class Worker:
+    """A link to a worker that is ready at first, and answers what it is told with these words; None is its
+    end.
+    """
+
+    def __init__(self, k: int, clock: Clock = OURS, lead_ns: int = 0, **answers: list[object]) -> None:
+        self.share, self.clock, self.lead_ns = Share(k, 2), clock, lead_ns
+        self.facts: dict[str, Any] = {}
+        self.told: list[object] = []
+        self.was_killed = False
+        self._answers = answers
+        self._words: asyncio.Queue[object] = asyncio.Queue()
+        for word in answers.get("first", [Word.READY]):
+            self._words.put_nowait(word)
+
+    def say(self, message: object) -> None:
+        self.told.append(message)
+        name = "start" if isinstance(message, Start) else str(cast("Word", message).value)
+        for word in self._answers.pop(name, []):
+            self._words.put_nowait(word)
+
+    async def hear(self) -> object | None:
+        return await self._words.get()
+
+    async def ended(self) -> int:
+        return -9
+
+    def kill(self) -> None:
+        self.was_killed = True
+        self._words.put_nowait(None)
+
+
+async def fares(folder: Path, *links: Any, counters: Counters | None = None, **more: Any) -> fleet.Fared:
+    async def all_of_them() -> AsyncIterator[Any]:
+        for link in links:
+            yield link
+
+    told: Any = {"on_start": lambda _: None, "counters": counters or Counters(), "stop": Stop()} | more
+    return await asyncio.wait_for(fleet.run(all_of_them(), folder, **told), 600)
+
+
+def test_each_is_told_the_start_by_its_own_clock(tmp_path: Path) -> None:
+    """As early as the slowest hears of it; and how wrong that may be is part of how they fared."""
+    leads_ns: list[int] = []
+
+    async def at_noon(lead_ns: int) -> int:
+        leads_ns.append(lead_ns)
+        return 1_000
+
+    async def main(_: object) -> tuple[fleet.Fared, list[object]]:
+        near = Worker(0, Clock(0, 2_000, "measured"), 5, start=[Ended(Health(), Counters()), None])
+        far = Worker(1, Clock(7_000_000, 3_000, "measured"), 30, start=[Ended(Health(), Counters()), None])
+        fared = await fares(tmp_path, near, far, start_ns=at_noon)
+        return fared, [link.told[0] for link in (near, far)]
+
+    fared, told = run_virtual(main)
+    assert told == [Start(1_000), Start(7_001_000)]
+    assert leads_ns == [30]
+    assert (fared.health.start_by, fared.health.start_error_s) == ("measured", pytest.approx(5e-6))
+
+
+def test_who_was_there_is_ended_when_another_cannot_be(tmp_path: Path) -> None:
+    """Nobody stays behind, whatever kept the rest from coming."""
+
+    async def main(_: object) -> bool:
+        one = Worker(0)
+
+        async def one_of_two() -> AsyncIterator[Any]:
+            yield one
+            raise ScenarioError("no room for the other")
+
+        with pytest.raises(ScenarioError, match="no room"):
+            await fleet.run(one_of_two(), tmp_path, on_start=lambda _: None, counters=Counters(), stop=Stop())
+        return one.was_killed
+
+    assert run_virtual(main)
+
+
+def test_one_that_dies_before_the_start_ends_the_others_at_once(tmp_path: Path) -> None:
+    """Nothing was sent that they would have to finish."""
+
+    async def main(loop: Any) -> tuple[float, bool]:
+        waits, dies, began_s = Worker(0, first=[]), Worker(1, first=[None]), loop.time()
+        with pytest.raises(fleet.LostError, match=r"^a client process was killed \(signal 9\) before"):
+            await fares(tmp_path, waits, dies)
+        return loop.time() - began_s, waits.was_killed
+
+    took_s, was_killed = run_virtual(main)
+    assert was_killed
+    assert took_s < 1
+
+
+def test_once_it_has_started_the_others_have_time_to_save(tmp_path: Path) -> None:
+    """One breaks, or the user cuts the run: they are told so, and are killed only after five seconds."""
+
+    class Saves(Worker):
+        saved_before_killed = False
+
+        async def hear(self) -> object | None:
+            if Word.NOW in self.told and self._words.empty():
+                await asyncio.sleep(4)
+                self.saved_before_killed = not self.was_killed
+                return None
+            return await super().hear()
+
+    async def is_cut(loop: Any) -> bool:
+        saves, stop = Saves(0, now=[Counters()]), Stop()
+        await fares(tmp_path, saves, stop=stop, on_start=lambda _: loop.call_later(1, stop.now))
+        return saves.saved_before_killed
+
+    async def has_a_bug(_: object) -> bool:
+        saves, breaks = Saves(0, now=[Counters()]), Worker(1, start=[ValueError("a bug"), None])
+        with pytest.raises(ValueError, match="a bug"):
+            await fares(tmp_path, saves, breaks)
+        return saves.saved_before_killed
+
+    assert run_virtual(has_a_bug)
+    assert run_virtual(is_cut)
+
+
+def test_who_is_silent_before_the_start_only_takes_long(tmp_path: Path) -> None:
+    """A minute to get ready is no reason to end it."""
+
+    class Slow(Worker):
+        async def hear(self) -> object | None:
+            if not self.told:
+                await asyncio.sleep(60)
+            return await super().hear()
+
+    async def main(_: object) -> list[Share]:
+        return (await fares(tmp_path, Slow(0, start=[Ended(Health(), Counters()), None]))).lost
+
+    assert run_virtual(main) == []
+
+
+def test_the_others_do_not_wait_for_one_that_is_lost(tmp_path: Path) -> None:
+    """It counts as landed, as nothing in flight, and what it said fell due is not what did."""
+    counters = Counters()
+
+    async def main(_: object) -> fleet.Fared:
+        dies = Worker(1, start=[Counters(due=5, in_flight=3), None])
+        lives = Worker(0, start=[Word.LANDED], landed=[Ended(Health(), Counters(due=4)), None])
+        return await fares(tmp_path, lives, dies, counters=counters)
+
+    fared = run_virtual(main)
+    assert (fared.lost, fared.due) == ([Share(1, 2)], 4)
+    assert counters.in_flight == 0
+
+
+def test_of_several_starts_the_least_sure_is_told() -> None:
+    """One that nothing keeps is no surer for the others."""
+    known = [Health(start_by=by) for by in ("measured", "wall", "clock", "ntp")]
+    assert merged_health(known, 0).start_by == "wall"
+    assert merged_health(known[::2], 0).start_by == "measured"

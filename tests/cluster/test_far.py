@@ -359,3 +359,50 @@ def test_only_what_nobody_has_written_to_for_a_day_is_swept(tmp_path: Path) -> N
 def _age(path: Path, hours: float) -> None:
     then_s = relays.time.time() - hours * 3600
     os.utime(path, (then_s, then_s))
+
+
+def test_a_clock_that_moved_meanwhile_was_that_far_off() -> None:
+    """By a second between the comparison before the run and the one after it; the run went by the first."""
+
+    class Moves(Network):
+        moved_ns = 0
+
+        async def now_ns(self) -> int:
+            return await super().now_ns() + self.moved_ns
+
+        async def hear(self, have: int, at: int) -> Heard:
+            self.moved_ns = 10**9
+            return await super().hear(have, at)
+
+    async def main(_: object) -> tuple[Relayed, int]:
+        link = Relayed(Share(0, 1), Moves(Relay(), iter([])), lambda _: None)
+        await link.begin(Sealed)
+        ahead_ns = link.clock.ahead_ns
+        assert await link.ended() == EXIT
+        return link, ahead_ns
+
+    with scripted([]):
+        link, ahead_ns = run_virtual(main)
+    assert link.clock.ahead_ns == ahead_ns
+    assert link.facts["clock_error_s"] == pytest.approx(1, abs=0.1)
+
+
+def test_what_could_not_be_fetched_is_told_with_its_reason() -> None:
+    """The node is gone: a reader of workers.json sees why records are missing."""
+    found = heeded([("writes", b"line\n")], ["node dies"])
+    assert (found.exit_code, found.link.facts["not_fetched"]) == (KILLED, "no node")
+
+
+def test_a_worker_that_begins_sweeps_what_was_left_long_ago() -> None:
+    """Nobody else does."""
+
+    async def main(_: object) -> None:
+        link = Relayed(Share(0, 1), Network(Relay(), iter([])), lambda _: None)
+        await link.begin(Sealed)
+        await link.ended()
+
+    with scripted([]):
+        (old := Path(relays.gettempdir(), f"{relays.SPOOL}old")).mkdir()
+        _age(old, 30)
+        run_virtual(main)
+        assert not old.exists()

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pickle
+import signal
 import socket
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from loadgen import __version__
+from loadgen.client.fleet import LostError
+from loadgen.client.job import Job, Share
 from loadgen.client.unreachable import Unreachable
 from loadgen.cluster import nodes
-from loadgen.cluster.nodes import Cluster, _has_died, _refuse_silent
-from loadgen.scenario import ScenarioError
+from loadgen.cluster.far import GoneError
+from loadgen.cluster.nodes import Cluster, _known, _refuse_silent, _sealed
+from loadgen.scenario import ScenarioError, build
+from loadgen.target import Target
 from tests.client.runs import plan_of, scenario_of, users_of
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -119,38 +129,40 @@ def test_an_address_is_tried_before_ray_tries_for_minutes(monkeypatch: pytest.Mo
 
 
 def test_a_note_of_a_cluster_that_is_gone_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray would try for minutes to reach it; without a note it is asked."""
+    """Ray would try for minutes to reach it; without a note Ray would take any that it finds running."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert not _has_died()
+    assert _known() is None
     (tmp_path / "ray").mkdir()
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{bound.getsockname()[1]}\n")
-        assert _has_died()
+        there = f"127.0.0.1:{bound.getsockname()[1]}"
+        (tmp_path / "ray" / "ray_current_cluster").write_text(f"{there}\n")
+        assert _known() is None
         bound.listen()
-        assert not _has_died()
+        assert _known() == there
+    (tmp_path / "ray" / "ray_current_cluster").write_text("what another version writes")
+    assert _known() is None
 
 
 class Ray:
-    """Tells how it was initialised; knows no cluster."""
+    """Tells how it was initialised, and in which environment."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
     def init(self, address: str, **_: Any) -> None:
         self.asked.append(address)
-        if address == "auto":
-            raise ConnectionError
+        self.environment = dict(os.environ)
 
 
 def test_auto_starts_a_cluster_here_only_where_none_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """RAY_ADDRESS is obeyed, and one that is silent is no reason to start another."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(nodes, "_has_died", lambda: False)
+    monkeypatch.setattr(nodes, "_known", lambda: None)
     nodes._join(none := Ray(), "auto")
-    monkeypatch.setattr(nodes, "_has_died", lambda: True)
-    nodes._join(dead := Ray(), "auto")
-    assert (none.asked, dead.asked) == (["auto", "local"], ["local"])
+    assert none.asked == ["local"]
+    monkeypatch.undo()
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", where := f"127.0.0.1:{bound.getsockname()[1]}")
@@ -162,3 +174,118 @@ def test_auto_starts_a_cluster_here_only_where_none_is_known(monkeypatch: pytest
     monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
     with pytest.raises(ScenarioError, match="ray://"):
         nodes._join(Ray(), "auto")
+
+
+def test_a_cluster_that_is_started_here_has_no_key_in_its_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of its processes would have it, and of them all tasks of other runs; we have it afterwards."""
+    monkeypatch.setattr(nodes, "_known", lambda: None)
+    for name in ("OPENAI_API_KEY", "MY_TOKEN"):
+        monkeypatch.setenv(name, "sk-planted")
+    monkeypatch.setenv("RAY_TMPDIR", "/tmp/r")  # its own settings reach it
+    nodes._join(ray := Ray(), "auto")
+    assert "sk-planted" not in ray.environment.values()
+    assert ray.environment["RAY_TMPDIR"] == "/tmp/r"
+    assert os.environ["OPENAI_API_KEY"] == os.environ["MY_TOKEN"] == "sk-planted"
+
+
+def test_what_holds_the_key_is_small_however_many_rows_a_scenario_lists() -> None:
+    """Ray takes an argument of over 100 kB into its object store, which it may write to disk."""
+    rows = [{"due": f"{i}ms", "prompt": f"row {i} " * 20, "output": 4} for i in range(2000)]
+    scenario = build({"load": {"requests": rows}})
+    job = Job(
+        *(plan_of([0.0]), scenario, Target(base_url="http://there"), "m", "sk-planted", "r", "salt", None),
+        *(Path("here"), 0),
+    )
+    assert len(pickle.dumps(job)) > 100_000
+    assert len(pickle.dumps(_sealed(job))) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("second", "trouble", "said"),
+    [
+        (None, LostError, r"^a node was lost before the start; nothing .*: it did not answer for 20 s$"),
+        ("0.0.1", ScenarioError, r"^--ray: node there has loadgen 0\.0\.1, not "),
+    ],
+    ids=["lost", "another version"],
+)
+def test_one_node_that_cannot_take_part_ends_the_others(
+    monkeypatch: pytest.MonkeyPatch, second: str | None, trouble: type[Exception], said: str
+) -> None:
+    """One line, nothing is begun, and nobody is left behind."""
+    killed: list[int] = []
+
+    class Far:
+        def __init__(self, _ray: Any, k: int, _node: str, _plan: Any) -> None:
+            self.k = k
+
+        async def about(self) -> dict[str, Any]:
+            if self.k == 1 and second is None:
+                raise GoneError("it did not answer for 20 s")
+            return {"version": second if self.k == 1 else __version__, "host": "there"}
+
+        def kill(self) -> None:
+            killed.append(self.k)
+
+    async def placed(_: Cluster, of: int) -> list[str]:
+        return ["there"] * of
+
+    async def main() -> None:
+        shares = [Share(k, 3) for k in range(3)]
+        job: Any = SimpleNamespace(plan=None)
+        async for _ in Cluster(SimpleNamespace(put=id), 3).links(job, shares, lambda _: None):
+            raise AssertionError("none is whole")
+
+    monkeypatch.setattr(nodes, "Actor", Far)
+    monkeypatch.setattr(Cluster, "_placed", placed)
+    monkeypatch.setattr(Cluster, "_relay", lambda _, k: k)
+    with pytest.raises(trouble, match=said):
+        asyncio.run(main())
+    assert killed == [0, 1, 2]
+
+
+def test_ray_takes_no_signal_of_ours_and_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C drains as without a cluster; what is started here sends no statistics, and is ended."""
+    did: list[str] = []
+
+    def init(**_: Any) -> None:
+        did.append(os.environ["RAY_USAGE_STATS_ENABLED"])
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init, shutdown=lambda: did.append("ended")))  # type: ignore[arg-type]
+    monkeypatch.setattr(nodes, "_known", lambda: None)
+    for name in ("RAY_ADDRESS", "RAY_USAGE_STATS_ENABLED"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    try:
+        with nodes.joined("auto"):
+            assert signal.getsignal(signal.SIGTERM) is before
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert did == ["0", "ended"]
+
+
+def test_each_run_of_several_gives_back_the_room_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the second cell of a grid would find the cluster full of the first."""
+    held: list[Any] = []
+
+    def placement_group(bundles: list[dict[str, int]], **_: Any) -> Any:
+        held.append(SimpleNamespace(of=len(bundles), ready=lambda: asyncio.sleep(0)))
+        return held[-1]
+
+    def table(group: Any) -> dict[str, Any]:
+        return {"bundles_to_node_id": dict.fromkeys(range(group.of), "there")}
+
+    util = SimpleNamespace(
+        placement_group=placement_group,
+        placement_group_table=table,
+        remove_placement_group=held.remove,
+    )
+    monkeypatch.setitem(sys.modules, "ray.util", util)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(util=util))  # type: ignore[arg-type]
+    one = Cluster(None, None)
+    for of in (2, 3):
+        assert asyncio.run(one._placed(of)) == ["there"] * of
+    assert [group.of for group in held] == [3]

@@ -140,3 +140,19 @@ def test_what_an_orphan_writes_before_it_ends_is_salvaged(tmp_path: Path) -> Non
     told = subprocess.run([sys.executable, "-c", starts], capture_output=True, check=True, timeout=20)
     assert salvage(folder, int(told.stdout), 2) == b"last\n"
     assert not folder.exists()
+
+
+def test_a_number_that_another_users_process_has_by_now_is_not_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has ended, or we could signal it."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    waits: list[float] = []
+    monkeypatch.setattr(relays.os, "kill", refuse)
+    monkeypatch.setattr(relays.time, "sleep", waits.append)
+    (tmp_path / "records.jsonl").write_bytes(b"x\n")
+    assert salvage(tmp_path, 1, 0) == b"x\n"
+    assert waits == []

@@ -13,6 +13,7 @@ import pytest
 from loadgen.client.job import Job, Share
 from loadgen.client.scrape import Wanted
 from loadgen.client.secrets import environment_of_a_child, key_in, without_secrets
+from loadgen.client.worker import _told
 from loadgen.scenario import build
 from loadgen.target import Target
 from tests.client.runs import plan_of
@@ -58,6 +59,14 @@ def test_a_crash_names_no_secret_that_was_met() -> None:
     """A key that was looked up is masked from then on."""
     key_in({"K": "sk-met-only-here"}, "K")
     assert without_secrets("KeyError: 'sk-met-only-here'") == "KeyError: '***'"
+
+
+def test_a_bug_in_one_of_several_processes_names_none_either() -> None:
+    """Its parent is told in words, and prints them."""
+    key_in({"K": "sk-met-by-a-worker"}, "K")
+    said = str(_told(KeyError("sk-met-by-a-worker"), 3))
+    assert said.startswith("client process 3 failed: KeyError('***')")
+    assert "sk-met" not in said
 
 
 def test_what_holds_a_secret_does_not_show_it() -> None:
