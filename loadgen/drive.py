@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,8 @@ async def fire(
 
         def started(origin_ns: int) -> None:
             nonlocal writer
-            header.started_at = datetime.now(UTC).isoformat()
+            ahead = timedelta(microseconds=(origin_ns - time.perf_counter_ns()) / 1000)
+            header.started_at = (datetime.now(UTC) + ahead).isoformat()
             header.clock_origin_monotonic_ns = counters.origin_ns = origin_ns
             writer = _opened(stack, order.folder, header)
             scraper.start(origin_ns, order.folder)

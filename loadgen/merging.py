@@ -6,7 +6,6 @@ import re
 import shutil
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +18,7 @@ from loadgen import server_log
 from loadgen.health import merged_health
 from loadgen.records import Records
 from loadgen.run import NAMED, Run, RunHeader
-from loadgen.run_folder import RunWriter, lines
+from loadgen.run_folder import RunWriter, goes_on, lines
 from loadgen.scenario import ScenarioError
 from loadgen.server_log import SERVER
 from loadgen.strict_json import as_json
@@ -29,6 +28,7 @@ _OF_THE_PLAN = (
     *("start_at", "scenario", "plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by"),
     "salt",
 )
+_OF_A_HOST = {"name": None, "base_url": None}  # what a host may call the scenario, and the server
 SHARDS = "shards.json"  # how each fared, beside the whole
 _AT_ONCE = 4096  # lines
 _NAMED = 10  # shards that a refusal names
@@ -63,6 +63,8 @@ def merge_folders(folders: Sequence[Path], out: Path | None = None, *, runs: Pat
     Its records are the shards' own lines, byte for byte. What the server told of itself is the first shard's
     that has it. Raises ScenarioError as `merge`, and where the folder is used; WriteError.
     """
+    if running := next(filter(goes_on, folders), None):
+        raise ScenarioError(f"{running}: that run still goes on: wait for its end")
     shards = sorted(map(_Shard.read, folders), key=lambda shard: _place(shard.part.header))
     if whole := next((shard.folder for shard in shards if shard.part.header.shard is None), None):
         raise ScenarioError(f"{whole} is a whole run, not a shard: merge what --shard made")
@@ -130,19 +132,24 @@ def _in_order(shards: Sequence[_Shard]) -> Iterator[bytes]:
     start = np.concatenate([shard.start for shard in shards])
     size = np.concatenate([shard.size for shard in shards])
     order = np.argsort(np.concatenate([shard.part.index for shard in shards]), kind="stable")
-    with ExitStack() as stack:
-        files: list[BinaryIO] = [
-            stack.enter_context((shard.folder / "records.jsonl").open("rb")) for shard in shards
-        ]
-        for at in range(0, len(order), _AT_ONCE):
-            rows = order[at : at + _AT_ONCE]
-            places = zip(whose[rows].tolist(), start[rows].tolist(), size[rows].tolist(), strict=True)
-            yield b"".join(_line(files[k], offset, length) for k, offset, length in places)
+    for at in range(0, len(order), _AT_ONCE):
+        rows = order[at : at + _AT_ONCE]
+        found: dict[int, bytes] = {}
+        for k in np.unique(whose[rows]).tolist():  # one file at a time: there may be thousands
+            mine = rows[whose[rows] == k]
+            some = _lines(shards[k].folder, start[mine].tolist(), size[mine].tolist())
+            found.update(zip(mine.tolist(), some, strict=True))
+        yield b"".join(found[row] for row in rows.tolist())
 
 
-def _line(file: BinaryIO, offset: int, length: int) -> bytes:
-    file.seek(offset)
-    return file.read(length) + b"\n"
+def _lines(folder: Path, start: list[int], size: list[int]) -> list[bytes]:
+    with (folder / "records.jsonl").open("rb") as file:
+        return [_line(file, *place) for place in zip(start, size, strict=True)]
+
+
+def _line(file: BinaryIO, start: int, size: int) -> bytes:
+    file.seek(start)
+    return file.read(size) + b"\n"
 
 
 # --- the header ---------------------------------------------------------------------------------------------
@@ -168,8 +175,7 @@ def _merged(parts: Sequence[_Part], seen: int | None) -> RunHeader:
     shards = [part.header for part in parts]
     _refuse_unnumbered(shards)
     _refuse_other_numbers(shards)
-    for name in _OF_THE_PLAN:
-        _refuse_different(name, shards)
+    _refuse_different(shards)
     if len({shard.source == "virtual" for shard in shards}) > 1:
         raise ScenarioError("some shards are simulated and some measured: merge either")
     _refuse_missing(shards)
@@ -199,14 +205,15 @@ def _header(shards: list[RunHeader], seeing: RunHeader) -> RunHeader:
     )
     if not re.search(NAMED, run_id):
         raise ScenarioError(f"{first.run_id} names no run: a folder was mixed up")
+    cut = [_numbers(shard.shard)[0] for shard in shards if shard.shard is not None and not shard.is_whole]
     return msgspec.structs.replace(
         first,
         run_id=run_id,
         shard=None,
-        shards_cut=[_numbers(s.shard)[0] for s in shards if s.shard is not None and not s.complete],
+        shards_cut=cut,
         source="virtual" if first.source == "virtual" else "merged",
-        complete=all(shard.complete for shard in shards),
-        interrupted=any(shard.interrupted for shard in shards),
+        complete=not cut and all(shard.complete for shard in shards),
+        interrupted=not cut and any(shard.interrupted for shard in shards),
         crashed=next((shard.crashed for shard in shards if shard.crashed), None),
         started_at=min((shard.started_at for shard in shards if shard.started_at), default=None),
         clock_origin_monotonic_ns=first.clock_origin_monotonic_ns if is_one_clock else None,
@@ -265,23 +272,28 @@ def _refuse_missing(shards: list[RunHeader]) -> None:
         raise ScenarioError(f"{shards_are.format(named, of)} missing: give all of them")
 
 
-def _refuse_different(name: str, shards: list[RunHeader]) -> None:
-    first = shards[0]
+def _refuse_different(shards: list[RunHeader]) -> None:
+    first, ours = shards[0], _of_the_plan(shards[0])
     for other in shards[1:]:
-        ours, theirs = getattr(first, name), getattr(other, name)
-        if ours != theirs:
+        if (theirs := _of_the_plan(other)) != ours:
             raise ScenarioError(
                 f"{first.run_id} and {other.run_id} are not shards of one run: they differ in "
-                f"{_where(name, ours, theirs)}; merge what one plan was split into"
+                f"{_where(ours, theirs)}; merge what one plan was split into"
             )
 
 
-def _where(name: str, ours: Any, theirs: Any) -> str:
+def _of_the_plan(header: RunHeader) -> dict[str, Any]:
+    told = {name: getattr(header, name) for name in _OF_THE_PLAN}
+    target = header.scenario.get("target")
+    told["scenario"] = header.scenario | _OF_A_HOST | {"target": target and target | _OF_A_HOST}
+    return told
+
+
+def _where(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     """The path of the first key in which they differ."""
-    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
-        return name
-    key = next(key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key))
-    return _where(f"{name}.{key}", ours.get(key), theirs.get(key))
+    key = next(key for key in (*ours, *theirs) if ours.get(key) != theirs.get(key))
+    inner = ours.get(key), theirs.get(key)
+    return f"{key}.{_where(*inner)}" if all(isinstance(one, dict) for one in inner) else key  # type: ignore[arg-type]
 
 
 def _refuse_twins(index: NDArray[np.int64], where: str) -> None:

@@ -42,8 +42,9 @@ class RunHeader(msgspec.Struct, kw_only=True):
     """run.json. Written before the first request (`complete` false), and once more at the end.
 
     `shard`: "2/8" where it is the second of eight parts of the plan, each a run of its own; `start_at`: the
-    agreed start, in UTC. `shards_cut`: of a merged run, those that did not come to their end. `rows_due`:
-    with the tail's. `rows_not_sent`: of the plan itself, or of the shard. `rows_lost`: rows due that went
+    agreed start, in UTC; `started_at`: the origin of all instants, by the wall clock. `shards_cut`: of a
+    merged run, those that did not come to their end, or were interrupted. `rows_due`: with the tail's.
+    `rows_not_sent`: of the plan itself, or of the shard. `rows_lost`: rows due that went
     down with a process of ours, each recorded as aborted. `rows_dropped`: turns of sessions that never fell
     due, since an earlier one failed, or ended after a window without a tail. `ended_early`: the run is whole
     as far as it went; its window ends there. `calibration`: what the server said of synthetic words:

@@ -23,7 +23,7 @@ from loadgen.run import SCHEMA, Run, RunHeader
 from loadgen.scenario import ScenarioError, build
 from loadgen.strict_json import NOT_JSON, as_json, encoded, of_json
 from loadgen.units import quoted, told
-from loadgen.whole_file import write_whole, writing
+from loadgen.whole_file import WriteError, write_whole, writing
 
 
 def refuse_used(folder: Path) -> None:
@@ -120,7 +120,14 @@ class RunWriter(RecordWriter):
         _lock(self._records, shared=False)
 
     def write_header(self, header: RunHeader) -> None:
-        """Write run.json, whole or not at all; may be called again."""
+        """Write run.json, whole or not at all; may be called again.
+
+        Raises WriteError where the folder was taken away meanwhile, or is another's by now.
+        """
+        with writing(self._folder):
+            ours, there = os.fstat(self._records.fileno()), (self._folder / "records.jsonl").stat()
+        if not os.path.samestat(ours, there):
+            raise WriteError(f"cannot write {self._folder}: another run's records are there by now")
         write_whole(self._folder / "run.json", as_json(header))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 from itertools import permutations
@@ -210,13 +211,14 @@ def test_shards_of_one_machine_that_started_apart_say_so() -> None:
 
 
 def test_what_befell_any_shard_befell_the_whole() -> None:
-    """Rows that were lost or never fell due add up; whichever was interrupted or broke, the whole was."""
+    """Rows that were lost or never fell due add up; what cut one short cuts the whole."""
     one, two = numbered(whole_of(some_rows(30, 0)), 2)
     first = changed(one, rows_lost=4, rows_dropped=1, started_at="2026-12-01T10:00:00.3Z")
     second = changed(two, rows_lost=2, rows_dropped=3, started_at="2026-12-01T10:00:00.1Z")
     header = merge([first, changed(second, interrupted=True, crashed="ValueError")]).header
     assert (header.rows_lost, header.rows_dropped) == (6, 4)
-    assert (header.interrupted, header.crashed) == (True, "ValueError")
+    assert (header.complete, header.interrupted, header.crashed) == (False, False, "ValueError")
+    assert header.shards_cut == [2]
     assert header.started_at == "2026-12-01T10:00:00.1Z"
 
 
@@ -435,3 +437,49 @@ def test_shards_that_another_address_answered_are_merged_and_that_is_said() -> N
         "the shards differ in target: see shards.json",
         "the shards differ in model: see shards.json",
     }
+
+
+def test_a_whole_of_which_one_shard_was_interrupted_is_invalid_and_says_which(tmp_path: Path) -> None:
+    """From then on a part of the load was missing, so that its rates and latencies are of another load."""
+    one, two = numbered(whole_of(some_rows(30, 0)), 2)
+    stopped = two.records.only(two.records.due_s < 5)
+    second = replace(
+        changed(two, interrupted=True, rows_due=len(stopped), rows_not_sent=15 - len(stopped)),
+        records=stopped,
+    )
+    found = summarize(merge([one, second]))
+    assert found.validity == "INVALID"
+    [said] = [finding.text for finding in found.findings if finding.name == "incomplete"]
+    assert said.endswith(f"shard 2 was cut short; {15 - len(stopped)} of the plan's 30 rows are missing")
+
+
+def test_a_host_may_know_scenario_and_server_by_another_name() -> None:
+    """A file may be called otherwise, and a server be behind another address; nothing else may differ."""
+    target = {"base_url": "http://here", "model": "m"}
+    scenario = SCENARIO | {"name": "a", "target": target}
+    one, two = numbered(run_of(some_rows(30, 0), scenario=scenario), 2)
+    other = changed(two, scenario=scenario | {"name": "b", "target": target | {"base_url": "http://there"}})
+    assert len(merge([one, other]).records) == 30
+    another = changed(two, scenario=scenario | {"target": target | {"endpoint": "/v2"}})
+    with pytest.raises(ScenarioError, match=r"differ in scenario\.target\.endpoint;"):
+        merge([one, another])
+
+
+def test_a_shard_that_still_goes_on_is_waited_for(tmp_path: Path) -> None:
+    """Else the whole would lack what it has yet to record, and be kept like that."""
+    with RunWriter(tmp_path / "s"), pytest.raises(ScenarioError, match=r"/s: that run still goes on: wait"):
+        merge_folders([tmp_path / "s"], tmp_path / "m", runs=tmp_path)
+
+
+def test_more_shards_than_files_may_be_open_merge(folders: list[Path], tmp_path: Path) -> None:
+    """As many files are open as without any shard, but one."""
+    from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    room = len(os.listdir("/dev/fd")) + 3  # noqa: PTH208  the records merged, a shard's, and one to look
+    setrlimit(RLIMIT_NOFILE, (room, hard))
+    try:
+        out = merge_folders(folders, tmp_path / "m", runs=tmp_path)
+    finally:
+        setrlimit(RLIMIT_NOFILE, (soft, hard))
+    assert len(load(out).records) == 60

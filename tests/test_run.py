@@ -453,3 +453,18 @@ def test_a_header_counts_from_nought(tmp_path: Path, key: str) -> None:
     (folder / "run.json").write_text(json.dumps(told))
     with pytest.raises(ScenarioError, match=rf"run\.json: .*{key}"):
         load(folder)
+
+
+@pytest.mark.parametrize("there", [None, "another"])
+def test_a_folder_that_was_replaced_is_not_taken_for_ours(tmp_path: Path, there: str | None) -> None:
+    """Removed, and made again by another run: nothing is written into it, and its rows are not ours."""
+    with RunWriter(tmp_path / "r") as ours:
+        ours.write_header(header())
+        (tmp_path / "r").rename(tmp_path / "away")
+        if there is not None:
+            written(tmp_path / "r", [ok(0)])
+        with pytest.raises(WriteError, match=r"cannot write .*/r: ") as said:
+            ours.write_header(header(complete=True))
+    assert ("another run's records" in str(said.value)) == (there is not None)
+    if there is not None:
+        assert load(tmp_path / "r").header == header(rows_due=1)

@@ -73,7 +73,7 @@ def appointed(order: Order, share: Share | None, start: datetime, out: Path | No
     mine = shard_id(run_id, share.k + 1, share.of)
     folder = out or RUNS / mine
     refuse_used(folder)
-    salt = order.salt or run_id
+    salt = order.salt or shared_id("shared", order.plan, start, None)  # whatever a host calls the scenario
     return replace(order, run_id=mine, folder=folder, salt=salt, shard=share, start_at=start)
 
 

@@ -227,7 +227,7 @@ class _Fleet:
         """What is kept of each."""
         return [
             {"k": w.link.share.k, **w.link.facts, "exit": w.exit_code}
-            | {"rows": w.counters.due, "health": w.health}
+            | {"rows": None if w.health is None else w.counters.due, "health": w.health}
             for w in self.workers
         ]
 

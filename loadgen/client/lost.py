@@ -48,7 +48,7 @@ def loss(job: Job, shares: Sequence[Share], until_ns: int) -> Loss:
         terms=job.terms,
     )
     found: list[RequestRecord] = []
-    for share in shares:
+    for share in shares if job.plan.users is None else ():  # users' rows fall due by answers
         part = job.plan.shard(share.k, share.of)
         rows = chain(_due(part, until_ns), _due_of_tail(part, last_due_ns) if job.scenario.load.tail else ())
         found += _unrecorded(rows, recorded[share.k], share, named)
@@ -58,9 +58,8 @@ def loss(job: Job, shares: Sequence[Share], until_ns: int) -> Loss:
 
 def _due(plan: Plan, until_ns: int) -> Iterator[Row]:
     """Rows that nobody's answer decides about."""
-    if plan.users is None:
-        rows = takewhile(lambda row: row.due_ns <= until_ns, plan.rows())
-        yield from (row for row in rows if row.after == NONE)
+    rows = takewhile(lambda row: row.due_ns <= until_ns, plan.rows())
+    return (row for row in rows if row.after == NONE)
 
 
 def _due_of_tail(plan: Plan, until_ns: int) -> Iterator[Row]:

@@ -81,7 +81,7 @@ class _Punctuality:
 
     def words(self) -> str:
         if self.on_time is None or self.p99_s is None or self.max_s is None:
-            return "nothing was sent"
+            return "no request is known to have been sent"
         rows, tolerance = f"{self.on_time:.1%} of {self.sent:,} requests", about(self.tolerance_s)
         bound = f", fewer than {LIMITS.on_time:.1%}" if self.is_late else ""
         late = "late" if self.due == "due" else "after due"

@@ -35,7 +35,8 @@ def server_side(run: Run) -> ServerSide | None:
     each = tracks(log)
     whole = together([*each.values()])
     window = window_s(run) or (0.0, float(np.nanmax(r.ended_s, initial=0.0)))
-    cut, is_whole = _cut(r), run.header.shard is None  # a server counts the requests of all shards
+    cut, header = _cut(r), run.header
+    is_whole = header.complete and header.shard is None and not header.rows_lost  # a server counts all rows
     ttft_s = r.first_token_s - r.sent_s
     ttft_s = ttft_s[~np.isnan(ttft_s)]
     return ServerSide(

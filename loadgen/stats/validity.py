@@ -69,8 +69,9 @@ def _wholeness(run: Run) -> Iterator[Finding]:
     if header.ended_early is not None:
         yield _info("ended_early", f"ended early, on purpose: {header.ended_early.why}")
     if header.interrupted and header.shard is None and not run.records.offered.any():
-        text = "no request fell due in the window before the run was interrupted"
-        yield _invalid("nothing_offered", text, "let it run for longer")
+        due = int(run.records.measured.sum())
+        each = f"each of the {due:,} requests due was cut off" if due else "no request fell due in the window"
+        yield _invalid("nothing_offered", f"{each} as the run was interrupted", "let it run for longer")
     if header.rows_due is not None and header.rows_due != rows:
         yield _invalid(
             "records_missing",
@@ -91,9 +92,9 @@ def _why(run: Run) -> str:
     """The run is not complete."""
     header = run.header
     if cut := header.shards_cut:
-        shards = f"shard {cut[0]}" if len(cut) == 1 else f"shards {', '.join(map(str, cut))}"
+        shards = f"shard {cut[0]} was" if len(cut) == 1 else f"shards {', '.join(map(str, cut))} were"
         missing = header.plan_rows - int((run.records.index < header.plan_rows).sum())
-        return f"{shards} was cut short; {missing:,} of the plan's {header.plan_rows:,} rows are missing"
+        return f"{shards} cut short; {missing:,} of the plan's {header.plan_rows:,} rows are missing"
     why = (
         f"it broke with {header.crashed}"
         if header.crashed

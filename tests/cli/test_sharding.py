@@ -96,7 +96,8 @@ def test_all_shards_of_a_run_say_the_same_and_keep_it_apart() -> None:
     shards = [appointed(order_of(), Share(k, 2), AT, None) for k in range(2)]
     first, second = shards
     assert first.salt == second.salt != None  # noqa: E711
-    assert (first.run_id, second.run_id) == (f"{first.salt}-1of2", f"{first.salt}-2of2")
+    run_id = (first.salt or "").replace("-shared-", "-run-")  # a host may call the scenario by another name
+    assert (first.run_id, second.run_id) == (f"{run_id}-1of2", f"{run_id}-2of2")
     assert first.folder == Path("runs") / first.run_id
     others = [
         appointed(order_of(), Share(0, 2), AT.replace(hour=11), None),

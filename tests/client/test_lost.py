@@ -9,7 +9,9 @@ from loadgen.client.lost import Loss, loss
 from loadgen.plan import Plan
 from loadgen.records import Outcome, RequestRecord
 from loadgen.run_folder import RunWriter
+from loadgen.scenario import build
 from loadgen.target import Target
+from loadgen.workload import draw
 from tests.client.runs import URL, plan_of, scenario_of, sessions_of, tail_every, users_of
 from tests.records import header, ok
 
@@ -48,6 +50,13 @@ def test_of_what_waits_for_an_answer_nothing_is_known(tmp_path: Path) -> None:
         found = left(tmp_path / str(plan.users), plan, [], 10.0)
         assert [record.index for record in found.records] == lost
         assert found.due is None
+
+
+def test_the_endless_tail_of_a_closed_loop_is_not_gone_through(tmp_path: Path) -> None:
+    """Its rows fall due by answers alone: no row of it is ever known to be lost."""
+    closed = {"arrivals": {"kind": "closed", "concurrency": 6}, "duration": "5s"}
+    found = left(tmp_path / "r", draw(build({"load": closed})), [], 10.0, tail=True)
+    assert (found.records, found.due) == ([], None)
 
 
 def test_the_tail_is_lost_as_far_as_the_others_went(tmp_path: Path) -> None:
