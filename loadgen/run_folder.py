@@ -197,7 +197,8 @@ def _records(folder: Path) -> Path:
 
 def _header(path: Path) -> RunHeader:
     if not path.is_file():
-        raise ScenarioError(f"{path.parent} is not a run folder: it has no run.json")
+        it = "it has no run.json" if path.parent.exists() else "it does not exist"
+        raise ScenarioError(f"{path.parent} is not a run folder: {it}")
     try:
         content = path.read_bytes()
         found = of_json(content, dict[str, Any]).get("schema")

@@ -135,7 +135,7 @@ class _Service:
         self._engine = engine
         self._model = engine.model_name
         self._decoder = decoder
-        self._bearer = None if api_key is None else f"Bearer {api_key}".encode()
+        self._api_key = None if api_key is None else api_key.encode()
         self._created = int(time.time())
         self._next_id = 0  # of a sequence
         self._chances = count()
@@ -217,9 +217,10 @@ class _Service:
 
     @web.middleware
     async def _locked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-        is_open = self._bearer is None or request.path in _WITHOUT_KEY
-        if not is_open and not hmac.compare_digest(given, self._bearer or b""):
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        key = given.encode(errors="surrogateescape") if scheme.lower() == "bearer" else b""
+        is_open = self._api_key is None or request.path in _WITHOUT_KEY
+        if not is_open and not hmac.compare_digest(key, self._api_key or b""):
             raise Refusal(401, "wrong or missing API key", code="invalid_api_key")
         return await handler(request)
 

@@ -75,7 +75,7 @@ def test_a_shard_alone_is_reported_as_one_and_judged_by_nothing(shards: list[str
     [
         (["1"], "shard 2 of 2 is missing: give all of them"),
         (["1", "2", "2"], "shard 2 of 2 is there twice"),
-        (["1", "nowhere"], "nowhere is not a run folder: it has no run.json"),
+        (["1", "nowhere"], "nowhere is not a run folder: it does not exist"),
         (["1", "2", "--out", "1"], "1 is not empty"),
     ],
 )

@@ -160,7 +160,15 @@ async def test_a_full_queue_answers_429_and_when_to_come_back() -> None:
 
 @pytest.mark.parametrize(
     ("key", "status"),
-    [("Bearer sesame", 200), ("Bearer wrong", 401), ("sesame", 401), ("Bearer sésame", 401), (None, 401)],
+    [
+        ("Bearer sesame", 200),
+        ("bearer sesame", 200),
+        ("Basic sesame", 401),
+        ("Bearer wrong", 401),
+        ("sesame", 401),
+        ("Bearer sésame", 401),
+        (None, 401),
+    ],
 )
 async def test_with_a_key_only_its_bearer_is_served(key: str | None, status: int) -> None:
     """/v1 wants it, and so does what tells of others' requests; what tells of the server does not."""
