@@ -45,12 +45,13 @@ class RunHeader(msgspec.Struct, kw_only=True):
     agreed start, in UTC; `started_at`: the origin of all instants, by the wall clock. `shards_cut`: of a
     merged run, those that did not come to their end, or were interrupted. `rows_due`: with the tail's.
     `rows_not_sent`: of the plan itself, or of the shard, as far as records say. `rows_lost`: rows due that
-    went down with a process of ours, each recorded as aborted. `rows_dropped`: turns of sessions that never fell
-    due, since an earlier one failed, or ended after a window without a tail. `ended_early`: the run is whole
-    as far as it went; its window ends there. `calibration`: what the server said of synthetic words:
+    went down with a process of ours, each recorded as aborted. `rows_dropped`: turns of sessions that never
+    fell due, since an earlier one failed, or ended after a window without a tail. `ended_early`: the run is
+    whole as far as it went; its window ends there. `calibration`: what the server said of synthetic words:
     `per_word` tokens, and `overhead` of a prompt. `server_absent`: why its metrics are not in server.jsonl.
-    `due_known`: False where nothing tells when requests should have been sent, and `due_s` is when they were.
-    `first_token_known`: False where nothing tells which event bore the first token, and it is guessed.
+    `due_known`: False where nothing tells when requests should have been sent, and `due_s` is when they
+    were. `first_token_known`: False where nothing tells which event bore the first token, and it is
+    guessed.
     """
 
     schema: int = SCHEMA
