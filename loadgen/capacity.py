@@ -49,9 +49,10 @@ class Capacity(msgspec.Struct, kw_only=True):
 
     `answer`: BOUNDED between a PASS and a FAIL that lie at most 10 % farther apart than the resolution;
     FAIL where the lowest load tried fails; UNRESOLVED where an edge is not decided; INVALID where no probe
-    could be trusted. `reason` says it in words, and what to do. `undecided`: what would decide the UNRESOLVED
-    loads next to the edges. `probes` are by load; `requests`: of all of them. `scenario`: as asked, without
-    its SLOs; `seeds`: runs at one load at most.
+    could be trusted. `reason` says it in words, and what to do. `ended`: the search came to its end; until
+    then nothing is FAIL, and what to do is to go on. `undecided`: what would decide the UNRESOLVED loads next
+    to the edges. `probes` are by load; `requests`: of all of them. `scenario`: as asked, without its SLOs;
+    `seeds`: runs at one load at most.
     """
 
     schema: int = SCHEMA
@@ -75,6 +76,7 @@ class Capacity(msgspec.Struct, kw_only=True):
     above: str | None = None
     undecided: list[str] = []
     requests: int = 0
+    ended: bool = True
     interrupted: bool = False
     accelerators: int | None = None
     per_accelerator: dict[str, float | None] = {}
@@ -128,6 +130,8 @@ def find_capacity(
         resolution=resolution,
         seeds=seeds,
         scenario=asked.as_asked() | {"slos": [], "repeats": 1},
+        reason="no load was measured",
+        ended=False,
     )
     with _taken_up(out, found) as folder:
         probing = Probing(
@@ -154,9 +158,11 @@ def find_capacity(
         )
         try:
             if cannot := _hopeless(asked, seeds):
+                found.ended = True
                 found.reason = f"nothing was sent, since no load could pass: {'; '.join(cannot)}"
             else:
                 search.run()
+                _end(found)
         except (Interrupted, KeyboardInterrupt):  # the second between two runs
             found.interrupted = True
             found.reason = f"interrupted: {found.reason}"
@@ -165,6 +171,7 @@ def find_capacity(
             _write(found, folder)
             raise
         except Spent:
+            _end(found)
             found.reason += f"; the {most_runs} runs allowed are spent (most_runs)"
         _write(found, folder)
     return found
@@ -311,6 +318,11 @@ def _conclude(found: Capacity, probes: Collection[Probe]) -> None:
     found.answer, found.reason = _answer(found, doubtful)
 
 
+def _end(found: Capacity) -> None:
+    found.ended = True
+    found.answer, found.reason = _answer(found, _doubtful(found))
+
+
 def _told_by(found: Capacity, by: AnsweredBy, usd_per_hour: float | None) -> None:
     """What the server says of itself, and what its loads come to for each accelerator and each dollar."""
     found.source, found.target, found.model = by.source, by.target, by.model
@@ -338,7 +350,8 @@ def _answer(found: Capacity, doubtful: list[Probe]) -> tuple[Answer, str]:
             return "BOUNDED", said
         return "UNRESOLVED", f"{said}, and nothing is decided between{_remedy(found, doubtful)}"
     if found.low is None and judged[0].verdict == "FAIL":
-        return "FAIL", f"fails at {judged[0].load:g} {found.unit}, the lowest load tried"
+        said = f"fails at {judged[0].load:g} {found.unit}, the lowest load tried"
+        return "FAIL" if found.ended else "UNRESOLVED", said
     lacking = [word for edge, word in ((found.low, "passes"), (found.high, "fails")) if edge is None]
     said = f"no load tried {' or '.join(lacking)} for certain"
     walls = [p for p in found.probes if p.verdict == "INVALID" and p.load > judged[-1].load]
@@ -358,7 +371,12 @@ def _doubtful(found: Capacity) -> list[Probe]:
 
 
 def _remedy(found: Capacity, doubtful: list[Probe]) -> str:
-    """How much longer the load is to be for an answer: the need falls with the square of the distance."""
+    """How much longer the load is to be for an answer: the need falls with the square of the distance.
+
+    Nothing while the search can still find it by itself.
+    """
+    if not found.ended:
+        return ""
     wanted = log((1 + found.resolution) * (1 + WIDE)) / 3  # half, less what strides leave over
     times = []
     for p in doubtful:

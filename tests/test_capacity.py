@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from loadgen import drive
 from loadgen.capacity import Capacity, _conclude, find_capacity
+from loadgen.capacity import load as read_back
 from loadgen.client.control import Stop
 from loadgen.client.unreachable import Unreachable
 from loadgen.edges import Search, Spent, crossing, edges
@@ -477,6 +478,56 @@ def test_an_interrupt_ends_the_search_with_what_is_known(tmp_path: Path) -> None
     assert found.interrupted
     assert len(found.probes) == 2
     assert not quick(tmp_path / "c").interrupted
+
+
+class Killed(BaseException):
+    """Nothing of ours runs after it."""
+
+
+def killed_in(number: int) -> Measure:
+    """The search is killed in that run."""
+    left = iter(range(1, number))
+
+    def measure(order: Order, looks: Looks | None) -> Run:
+        if next(left, None) is None:
+            raise Killed
+        return drive.simulate(order, looks=looks)
+
+    return measure
+
+
+@pytest.mark.parametrize(("number", "probes"), [(1, 0), (4, 3)])
+def test_a_search_that_was_killed_is_no_search_that_ended(tmp_path: Path, number: int, probes: int) -> None:
+    """It asks for no longer load, which the rest of it may not need, and going on ends it."""
+    with pytest.raises(Killed):
+        quick(tmp_path / "c", measure=killed_in(number), resolution=0.02)
+    cut = read_back(tmp_path / "c")
+    assert (cut.ended, len(cut.probes), cut.answer) == (False, probes, "UNRESOLVED")
+    assert cut.reason
+    assert "times as long" not in cut.reason
+    whole = quick(tmp_path / "c", resolution=0.02)
+    assert whole.ended
+    assert "times as long" in whole.reason
+    assert read_back(tmp_path / "c").reason == whole.reason
+
+
+def test_the_lowest_load_of_a_search_that_was_killed_may_not_be_its_lowest(tmp_path: Path) -> None:
+    """A FAIL at the first of its loads is none of the search."""
+    with pytest.raises(Killed):
+        find_capacity(queue(40, rows=120), SLO, out=tmp_path / "c", measure=killed_in(2))
+    cut = read_back(tmp_path / "c")
+    assert [probe.verdict for probe in cut.probes] == ["FAIL"]
+    assert cut.answer == "UNRESOLVED"
+
+
+def test_a_search_kept_by_an_older_version_ended(tmp_path: Path) -> None:
+    """It does not say so."""
+    quick(tmp_path / "c")
+    path = tmp_path / "c" / "capacity.json"
+    kept = json.loads(path.read_bytes())
+    del kept["ended"]
+    path.write_text(json.dumps(kept))
+    assert read_back(tmp_path / "c").ended
 
 
 # --- what cannot be known -----------------------------------------------------------------------------------

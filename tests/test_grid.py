@@ -331,6 +331,21 @@ def test_a_grid_that_is_whole_runs_nothing_again(tmp_path: Path) -> None:
     assert swept(tmp_path, FAILING, "--stop-on-fail") == (code, rows[:2])
 
 
+def test_an_interrupted_grid_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cell that was cut off is in the table, and is not counted as whole."""
+    (tmp_path / "sweep.yaml").write_text(YAML + RATES)
+    simulate, out = drive.simulate, tmp_path / "out"
+    monkeypatch.setattr(
+        "loadgen.cli.firing.simulate",
+        lambda order, _asked, **more: simulate(order, lambda: order.folder.name[:3] == "002", **more),
+    )
+    ended = loadgen("run", str(tmp_path / "sweep.yaml"), "--virtual", "--out", str(out))
+    assert ended.exit_code == Exit.INTERRUPTED
+    said = " ".join(ended.stderr.split())
+    assert "interrupted: 1 of 3 runs are whole, and kept; " in said
+    assert said.endswith(f"the same command with --out {out} goes on from here")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

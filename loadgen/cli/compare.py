@@ -76,11 +76,10 @@ def compare_variants(
     from loadgen.cli.argv import command_line
     from loadgen.cli.files import PAGE, refuse_unwritable
     from loadgen.cli.firing import Manner, run_async
-    from loadgen.cli.repeats import kept_one, run_one
+    from loadgen.cli.repeats import kept_one, run_one, say_interrupted
     from loadgen.cli.reporting import draw_page, reported
     from loadgen.earlier import is_whole, refuse_strange
     from loadgen.order import RUNS, Order, new_run_id
-    from loadgen.report.terminal import print_summary
     from loadgen.scenario import ScenarioError
     from loadgen.workload import draw
 
@@ -110,7 +109,7 @@ def compare_variants(
             else run_one(order, reached.get(name), words, manner, name, virtual=virtual)
         )
         if summaries[name].interrupted:
-            words.show(partial(print_summary, summaries[name], folder=order.folder), summaries[name])
+            say_interrupted(words, [*summaries.values()], len(orders), folder)
             return Exit.INTERRUPTED
     scenarios = {name: single.as_asked() for name, single in singles.items()}
     _conclude(summaries, plan.digest(), scenarios, folder, words)

@@ -15,7 +15,7 @@ class Exit(IntEnum):
     """What the shell sees."""
 
     OK = 0
-    FAILED = 1  # an SLO fails, or no request was ok
+    FAILED = 1  # an SLO fails, or no request of those offered was ok
     USAGE = 2  # the command line or the scenario is wrong; nothing was sent
     UNRESOLVED = 3  # no SLO fails, but one cannot be told
     INVALID = 4  # the measurement cannot be trusted, or was cut short by the machine: a full disk, a kill
@@ -32,7 +32,7 @@ def of_run(summary: Summary) -> Exit:
         return Exit.INVALID
     if summary.verdict is not None:
         return _OF_VERDICT[summary.verdict]
-    return Exit.OK if summary.outcomes.get("ok") else Exit.FAILED
+    return Exit.OK if summary.outcomes.get("ok") or not summary.offered else Exit.FAILED
 
 
 _OF_VERDICT = {
@@ -71,4 +71,6 @@ def of_capacity(found: Capacity) -> Exit:
     """The code of a search: whether its answer has a PASS below and a FAIL above."""
     if found.interrupted:
         return Exit.INTERRUPTED
+    if not found.ended:
+        return Exit.INVALID
     return Exit.OK if found.answer == "BOUNDED" else _OF_VERDICT[found.answer]

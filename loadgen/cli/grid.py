@@ -34,7 +34,7 @@ def run_grid(
     """
     from loadgen.cli.argv import command_line
     from loadgen.cli.firing import looked_at, run_async
-    from loadgen.cli.repeats import kept_one, run_one
+    from loadgen.cli.repeats import kept_one, run_one, say_interrupted
     from loadgen.earlier import is_whole, refuse_strange
     from loadgen.grid import Cell, Ran, cells, table
     from loadgen.order import Order, new_run_id
@@ -64,8 +64,7 @@ def run_grid(
         write_whole(folder / TABLE, table(ran).encode())
         if summary.interrupted or (stop and ran[-1].code):
             break
-    words.show(
-        partial(print_grid, ran, len(grid), table=folder / TABLE),
-        [one.summary for one in ran],
-    )
+    summaries = [one.summary for one in ran]
+    words.show(partial(print_grid, ran, len(grid), table=folder / TABLE), summaries)
+    say_interrupted(words, summaries, len(grid), folder)
     return worst([Exit(one.code) for one in ran])

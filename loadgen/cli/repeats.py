@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadgen.cli.exits import Exit, of_run, worst
+from loadgen.units import argument
 
 if TYPE_CHECKING:
     from loadgen.cli.firing import Manner, Reached
@@ -41,6 +44,7 @@ def run_repeats(order: Order, words: Words, manner: Manner, *, virtual: bool) ->
         if summaries[-1].interrupted:
             break
     words.show(partial(print_repeats, summaries, asked, folder=order.folder), summaries)
+    say_interrupted(words, summaries, asked, order.folder)
     return worst([of_run(summary) for summary in summaries])
 
 
@@ -49,8 +53,19 @@ def kept_one(order: Order, words: Words, title: str) -> Summary:
     from loadgen.drive import conclude
     from loadgen.run_folder import load
 
-    words.say(f"{title}: made before, and kept")
-    return conclude(load(order.folder), order.folder)
+    summary = conclude(load(order.folder), order.folder)
+    invalid = f"; it is INVALID: to have it made again, remove {argument(order.folder)}"
+    words.say(f"{title}: made before, and kept{invalid if summary.validity == 'INVALID' else ''}")
+    return summary
+
+
+def say_interrupted(words: Words, made: Sequence[Summary], asked: int, folder: Path) -> None:
+    """How to have the rest of several runs, where the last that was made was interrupted."""
+    if made[-1].interrupted:
+        words.say(
+            f"interrupted: {len(made) - 1} of {asked} runs are whole, and kept; "
+            f"the same command with --out {argument(folder)} goes on from here"
+        )
 
 
 def run_one(

@@ -173,10 +173,11 @@ def _of_comparison(folder: Path) -> list[Path]:
                 raise ScenarioError(
                     f"{folder} holds {what}: {folder / name}. loadgen report takes a run folder"
                 )
-        if inside := sorted(str(found.parent) for found in folder.glob("*/run.json")):
-            command = " ".join(["loadgen report", *map(argument, inside)])
+        inside = sorted(found.parent for found in folder.glob("*/run.json"))
+        if runs := [run for run in inside if not run.name.startswith("unused-")]:
+            command = " ".join(["loadgen report", *map(argument, runs)])
             raise ScenarioError(
-                f"{folder} holds no finished comparison (the same command again makes what is missing), "
+                f"{folder} holds no run or finished comparison itself{_about(folder, runs)}, "
                 f"but runs: {command}"
             )
         return []
@@ -195,6 +196,22 @@ def _of_comparison(folder: Path) -> list[Path]:
     if len(names) < 2:
         raise ScenarioError(f"{path} has {len(names)} variants: a comparison has two or more")
     return [folder / name for name in names]
+
+
+def _about(folder: Path, runs: Sequence[Path]) -> str:
+    """Where a grid's figures are, and how to have what may be missing.
+
+    Of a grid or of repeats whose runs are all whole, that is nothing.
+    """
+    from loadgen.cli.grid import TABLE
+    from loadgen.run_folder import lines
+
+    is_grid = (folder / TABLE).is_file()
+    is_several = is_grid or all(run.name.isdecimal() for run in runs)
+    said = [f"the figures of its grid are in {folder / TABLE}"] if is_grid else []
+    if not is_several or not all(lines(run)[0].is_whole for run in runs):
+        said.append("the same command again makes what is missing")
+    return f" ({'; '.join(said)})" if said else ""
 
 
 # --- capacity -----------------------------------------------------------------------------------------------

@@ -55,8 +55,9 @@ def sentences(found: Capacity) -> list[str]:
         said.append(f"Knee: {found.knee:.4g} {found.unit}, the load of most served/s over mean E2E.")
     if found.above:
         said.append(f"Above: {found.above}.")
-    if found.interrupted:
-        said.append("The search was interrupted: the same command goes on from here.")
+    if found.interrupted or not found.ended:
+        how = "interrupted" if found.interrupted else "cut short"
+        said.append(f"The search was {how}: the same command goes on from here.")
     return said
 
 

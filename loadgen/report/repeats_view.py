@@ -12,10 +12,11 @@ from loadgen.stats.summary import Summary
 
 
 def repeats(summaries: list[Summary]) -> Table:
-    """A row a run, and below them the standard deviation between the runs, as a share of their mean."""
+    """A row a run, and below them the standard deviation between those that are whole and can be trusted,
+    as a share of their mean.
+    """
     rows = [_row(place, summary) for place, summary in enumerate(summaries, 1)]
-    if len(summaries) > 1:
-        rows.append(["spread", "", "", *(_spread([figure(s) for s in summaries]) for _, figure in _FIGURES)])
+    sound = [s for s in summaries if s.validity == "VALID" and not s.interrupted]
     columns = [
         Column("run", "label"),
         Column("verdict", "label"),
@@ -24,8 +25,13 @@ def repeats(summaries: list[Summary]) -> Table:
     ]
     notes = [
         "TTFT and E2E p99: adjusted, over all offered requests, a failed one being infinitely late.",
-        "spread: standard deviation between the runs / their mean: a smaller change is noise.",
     ]
+    if len(sound) > 1:
+        rows.append(["spread", "", "", *(_spread([figure(s) for s in sound]) for _, figure in _FIGURES)])
+        runs = "the runs"
+        if len(sound) < len(summaries):
+            runs = f"the {len(sound)} of {len(summaries)} runs that are whole and can be trusted"
+        notes.append(f"spread: standard deviation between {runs} / their mean: a smaller change is noise.")
     return Table(f"Runs of one plan ({SOURCES[summaries[0].source]})", columns, rows, notes)
 
 

@@ -12,7 +12,7 @@ from loadgen.capacity import Capacity
 from loadgen.cli.app import app
 from loadgen.cli.exits import Exit, of_capacity
 from loadgen.probe import Probe
-from loadgen.report.capacity_view import headline, picture
+from loadgen.report.capacity_view import headline, picture, sentences
 from loadgen.scenario import ScenarioError
 
 SCENARIO = """
@@ -87,7 +87,15 @@ def test_every_answer_has_its_code() -> None:
     """0 bounded, 1 the lowest load fails, 3 an edge undecided, 4 not to be trusted; an interrupt first."""
     codes = [of_capacity(of(answer)) for answer in ("BOUNDED", "FAIL", "UNRESOLVED", "INVALID")]
     assert codes == [Exit.OK, Exit.FAILED, Exit.UNRESOLVED, Exit.INVALID]
-    assert of_capacity(of("BOUNDED", interrupted=True)) == Exit.INTERRUPTED
+    assert of_capacity(of("BOUNDED", interrupted=True, ended=False)) == Exit.INTERRUPTED
+
+
+@pytest.mark.parametrize("answer", ["BOUNDED", "UNRESOLVED"])
+def test_a_search_that_was_cut_short_goes_on_and_is_4(answer: str) -> None:
+    """Whatever is known by then."""
+    cut = of(answer, ended=False)
+    assert of_capacity(cut) == Exit.INVALID
+    assert sentences(cut)[-1] == "The search was cut short: the same command goes on from here."
 
 
 def test_figures_are_given_per_accelerator() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from loadgen import drive
 from loadgen.cli.app import app
 from loadgen.cli.compare import singles_of
 from loadgen.scenario import ScenarioError, build
@@ -36,6 +37,26 @@ def test_a_server_cannot_be_simulated() -> None:
     asked = build({"target": MINE, "load": LOAD, "variants": {"mine": {}, "bundled": {"engine": {}}}})
     with pytest.raises(ScenarioError, match=r"s\.yaml: variants\.mine: target: only the bundled engine"):
         singles_of(asked, "s.yaml", virtual=True)
+
+
+def test_an_interrupted_comparison_says_what_is_there_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures of the variant that was cut off are none to read."""
+    (tmp_path / "two.yaml").write_text(TWO)
+    out = tmp_path / "my out"
+    simulate = drive.simulate
+    monkeypatch.setattr(
+        "loadgen.cli.firing.simulate",
+        lambda order, _asked, **more: simulate(order, lambda: order.folder.name == "b", **more),
+    )
+    command = ["compare", str(tmp_path / "two.yaml"), "--virtual", "--out", str(out)]
+    ended = CliRunner().invoke(app, command)
+    assert (ended.exit_code, ended.stdout) == (130, "")
+    said = " ".join(ended.stderr.split())
+    assert said.endswith(
+        f"interrupted: 1 of 2 runs are whole, and kept; the same command with --out '{out}' goes on from here"
+    )
 
 
 def test_a_comparison_that_was_cut_short_goes_on_at_the_variant_that_lacks(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     [
         ({}, Exit.OK),
         ({"outcomes": {"rejected": 5}}, Exit.FAILED),
+        ({"outcomes": {}, "offered": 0}, Exit.OK),
         ({"validity": "INVALID"}, Exit.INVALID),
         ({"validity": "INVALID", "outcomes": {}}, Exit.INVALID),
         ({"verdict": "PASS", "outcomes": {"rejected": 5}}, Exit.OK),

@@ -93,6 +93,9 @@ def test_an_interrupted_run_is_the_last(tmp_path: Path, monkeypatch: pytest.Monk
     ended = run(tmp_path)
     assert ended.exit_code == 130
     assert "2 of 3 runs were made" in ended.stdout
+    said = " ".join(ended.stderr.split())
+    assert "interrupted: 1 of 3 runs are whole, and kept; " in said
+    assert said.endswith(f"the same command with --out {tmp_path / 'out'} goes on from here")
     assert [header["interrupted"] for header in headers(tmp_path / "out")] == [False, True]
 
 
@@ -110,6 +113,23 @@ def test_repeats_go_on_where_they_were_cut_short(tmp_path: Path) -> None:
     assert len({header["run_id"][: -len("-1")] for header in again}) == 2
     assert len([*out.glob("unused-*-2")]) == 1
     assert "run 1 of 3: made before, and kept" in ended.output
+
+
+def test_a_kept_run_that_is_invalid_says_how_it_is_made_again(tmp_path: Path) -> None:
+    """It is kept, since whether to have it again is the user's to say; and no spread is of it."""
+    assert run(tmp_path).exit_code == 0
+    second = tmp_path / "out" / "2"
+    (second / "run.json").write_text(json.dumps(headers(tmp_path / "out")[1] | {"rows_due": 900}))
+    again = run(tmp_path)
+    assert again.exit_code == 4
+    said = " ".join(again.stderr.split())
+    assert "run 1 of 3: made before, and kept run" in said
+    assert (
+        f"run 2 of 3: made before, and kept; it is INVALID: to have it made again, remove {second} run"
+        in said
+    )
+    shutil.rmtree(second)
+    assert run(tmp_path).exit_code == 0
 
 
 @pytest.mark.parametrize("more", [{"repeats": 2, "vary": {"seed": [1, 2]}}, {"vary": {"repeats": [1, 2]}}])

@@ -89,6 +89,36 @@ def test_a_command_that_is_printed_can_be_pasted(tmp_path: Path) -> None:
     assert words == ["loadgen", "report", str(folder / "a b"), str(folder / "c")]
 
 
+def test_a_grid_says_where_its_figures_are(tmp_path: Path) -> None:
+    """All its runs are whole, so that no other is looked for; what was set aside is no run of it."""
+    cell = kept(tmp_path / "001-seed=1")
+    kept(tmp_path / "unused-a1b2c3-001-seed=1")
+    (tmp_path / "cells.csv").touch()
+    assert refused(tmp_path) == (
+        f"{tmp_path} holds no run or finished comparison itself (the figures of its grid are in "
+        f"{tmp_path / 'cells.csv'}), but runs: loadgen report {cell}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "cut", "hint"),
+    [
+        (["1", "2"], {}, False),
+        (["1", "2"], {"complete": False}, True),
+        (["1", "2"], {"interrupted": True}, True),
+        (["a", "b"], {}, True),
+    ],
+    ids=["repeats", "a kill", "an interrupt", "a comparison"],
+)
+def test_going_on_is_offered_where_something_may_be_missing(
+    tmp_path: Path, names: list[str], cut: dict[str, bool], hint: bool
+) -> None:
+    """The runs of a comparison are not all: it has a file of its own in the end."""
+    last = [kept(tmp_path / name) for name in names][-1] / "run.json"
+    last.write_text(json.dumps(json.loads(last.read_bytes()) | cut))
+    assert ("(the same command again makes what is missing)" in refused(tmp_path)) == hint
+
+
 @pytest.mark.parametrize("sign", ["\x1b[31m", "\ufffe", "\uffff", "\x01"], ids=ascii)
 def test_pictures_of_odd_names_are_pictures(tmp_path: Path, sign: str) -> None:
     """Names of folders and of requests hold signs that no SVG may: the process goes on without them."""

@@ -180,6 +180,6 @@ def test_an_unfinished_comparison_says_which_runs_it_holds(tmp_path: Path) -> No
     ended = loadgen("report", "both", cwd=tmp_path)
     assert ended.code == 2
     assert ended.err == (
-        "loadgen: both holds no finished comparison (the same command again makes what is missing), "
-        "but runs: loadgen report both/static\n"
+        "loadgen: both holds no run or finished comparison itself "
+        "(the same command again makes what is missing), but runs: loadgen report both/static\n"
     )
