@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from socket import create_connection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,14 +21,17 @@ from loadgen.client.secrets import environment_of_a_child
 from loadgen.client.unreachable import Unreachable
 from loadgen.cluster.actor import Actor, line
 from loadgen.cluster.far import GoneError, Relayed
+from loadgen.cluster.head import REFUSED, wants_token
 from loadgen.cluster.relay import Relay, Sealed
 from loadgen.fields import NO_PROXY, without_credentials
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError
 from loadgen.target import Target
 
-ANSWERS_S = 5.0  # for a head to take a connection
 PLACED_S = 10.0  # for the cluster to find room
+_NO_OUTPUT = {"RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_SKIP_REGEX": "^"}  # on our stdout: skip any line
+_MODE = "RAY_AUTH_MODE"
+_TOKEN = "Ray reads it from ~/.ray/auth_token or RAY_AUTH_TOKEN"  # noqa: S105  where, not which
 
 
 @contextmanager
@@ -40,16 +42,13 @@ def joined(address: str, workers: int | None = None) -> Iterator[Cluster]:
 
     Raises ScenarioError where Ray cannot be used so, and Unreachable where no cluster answers.
     """
-    try:
-        import ray
-    except ModuleNotFoundError as problem:
-        if problem.name != "ray":
-            raise
-        raise ScenarioError("--ray: Ray is not installed: pip install 'loadgen[ray]'") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is started here tells nobody of it
+    os.environ.update(_NO_OUTPUT)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    named = _named(address)
+    ray = _ray()  # which reads the environment, once
     try:
-        _join(ray, address)
+        _join(ray, address, named)
         for number, handler in before.items():  # Ray takes some for itself
             signal.signal(number, handler)
         yield Cluster(ray, workers)
@@ -57,59 +56,71 @@ def joined(address: str, workers: int | None = None) -> Iterator[Cluster]:
         ray.shutdown()
 
 
-def _join(ray: Any, address: str) -> None:
-    named = _known() if address == "auto" else address
-    if named is not None:
-        _refuse_silent(named)
+def _ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as problem:
+        if problem.name != "ray":
+            raise
+        raise ScenarioError("--ray: Ray is not installed: pip install 'loadgen[ray]'") from None
+    return ray
+
+
+def _join(ray: Any, address: str, named: str | None) -> None:
     about = {} if named else {"include_dashboard": False}
+    _hide_command_line(ray)
     try:
         with _without_secrets():  # which all processes of a cluster that is started here would have from us
             ray.init(address=named or "local", **about, logging_level="ERROR", log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as problem:  # of another version, mostly
+    except Exception as problem:  # of another version, mostly; Ray has many kinds
+        if REFUSED.decode() in f"{problem} {problem.__cause__}":
+            raise Unreachable(f"--ray {address}: the cluster has another token ({_TOKEN})") from None
         raise Unreachable(f"--ray {address}: the cluster cannot be used: {line(problem)}") from None
+
+
+def _hide_command_line(ray: Any) -> None:
+    """Or Ray would show it to all of the cluster, for good, with what --header holds. There is no public way;
+    another Ray may have no such function.
+    """
+    private: Any = getattr(getattr(ray, "_private", None), "utils", None)
+    if hasattr(private, "get_entrypoint_name"):
+        private.get_entrypoint_name = lambda: "loadgen run"
 
 
 @contextmanager
 def _without_secrets() -> Iterator[None]:
     ours = dict(os.environ)
     for name in ours.keys() - environment_of_a_child().keys():
-        del os.environ[name]
+        if not name.startswith("RAY_"):  # its own token
+            del os.environ[name]
     try:
         yield
     finally:
         os.environ.update(ours)
 
 
-def _known() -> str | None:
-    """The cluster of this machine: RAY_ADDRESS names it, or else the note that `ray start` leaves; not one
-    that is gone. Ray itself would take whatever Ray it finds running, another user's too.
+def _named(address: str) -> str | None:
+    """Where the cluster is; None where one is to be started. Raises ScenarioError or Unreachable."""
+    known = address if address != "auto" else os.environ.get("RAY_ADDRESS") or None
+    at = _noted() if known is None else known
+    if at is not None and wants_token(at):
+        if known is None:  # Ray, too, takes to a token by itself only for one that it found here
+            os.environ.setdefault(_MODE, "token")
+        if os.environ.get(_MODE, "").lower() != "token":
+            raise Unreachable(f"--ray {address}: the cluster wants a token: set {_MODE}=token ({_TOKEN})")
+    return at
+
+
+def _noted() -> str | None:
+    """The cluster of the note that `ray start` leaves on this machine, unless that is gone. Ray itself would
+    take whatever Ray it finds running, another user's too.
     """
-    if named := os.environ.get("RAY_ADDRESS"):
-        return named
     place = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  as Ray looks
     try:
-        _refuse_silent(address := Path(place, "ray", "ray_current_cluster").read_text().strip())
+        wants_token(address := Path(place, "ray", "ray_current_cluster").read_text().strip())
     except (OSError, ScenarioError, Unreachable):
         return None
     return address
-
-
-def _refuse_silent(address: str) -> None:
-    """Ray itself would try for minutes. Raises ScenarioError or Unreachable."""
-    if address.startswith("ray://"):
-        raise ScenarioError(
-            "--ray: through ray:// no clock can be compared: run loadgen on a node of the cluster, as "
-            "ray job submit does"
-        )
-    host, _, port = address.rpartition(":")
-    if not (host and port.isdecimal()):
-        raise ScenarioError(
-            f"--ray {address}: it is HOST:PORT of a cluster's head, such as 10.0.0.1:6379, or auto"
-        )
-    try:
-        create_connection((host.strip("[]"), int(port)), ANSWERS_S).close()
-    except (OSError, OverflowError) as problem:
-        raise Unreachable(f"--ray {address}: no cluster answers there: {problem}") from None
 
 
 class Cluster:
@@ -141,9 +152,7 @@ class Cluster:
         if of > 1 and bounds:
             raise ScenarioError(f"--workers: {bounds[0]} is counted in one process: say --workers 1")
         if of > room or not room:
-            raise ScenarioError(
-                f"--workers {of}: each takes one CPU, and the cluster has {room} on {nodes} nodes"
-            )
+            raise ScenarioError(f"{self._taking(of)}, and the cluster has {room} on {nodes} nodes")
         self._refuse_loopback(scenario)
         client = scenario.client.model_copy(update={"processes": of})
         return fleet.processes(plan, scenario.model_copy(update={"client": client}))
@@ -175,6 +184,11 @@ class Cluster:
         for link in links:
             yield link
 
+    def _taking(self, of: int) -> str:
+        if self._asked:
+            return f"--workers {of}: each takes one CPU"
+        return f"--ray: {of} workers take a CPU each" if of > 1 else "--ray: a worker takes a CPU"
+
     def _alive(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
 
@@ -201,7 +215,7 @@ class Cluster:
         except TimeoutError:
             free = self._ray.available_resources().get("CPU", 0)
             raise ScenarioError(
-                f"--workers {of}: each takes one CPU, and the cluster had {free:g} free for {PLACED_S:g} s"
+                f"{self._taking(of)}, and the cluster had {free:g} free for {PLACED_S:g} s"
             ) from None
         nodes = placement_group_table(self._group)["bundles_to_node_id"]
         return [nodes[k] for k in range(of)]

@@ -20,7 +20,7 @@ from loadgen.client.job import Job, Share
 from loadgen.client.unreachable import Unreachable
 from loadgen.cluster import nodes
 from loadgen.cluster.far import GoneError
-from loadgen.cluster.nodes import Cluster, _known, _refuse_silent, _sealed
+from loadgen.cluster.nodes import Cluster, _named, _sealed
 from loadgen.scenario import ScenarioError, build
 from loadgen.target import Target
 from tests.client.runs import plan_of, scenario_of, users_of
@@ -57,12 +57,14 @@ def test_there_is_a_worker_a_node_or_as_many_as_the_load_needs() -> None:
     assert cluster(8.0, asked=7).processes(users_of(3, 50), anywhere) == 3
 
 
-@pytest.mark.parametrize("asked", [5, None])
-def test_where_there_is_no_room_it_is_one_line(asked: int | None) -> None:
-    """With what there is."""
+@pytest.mark.parametrize(
+    ("asked", "said"), [(5, "--workers 5: each takes one CPU"), (None, "--ray: a worker takes a CPU")]
+)
+def test_where_there_is_no_room_it_is_one_line(asked: int | None, said: str) -> None:
+    """With what there is, by the flag that was given."""
     scenario = scenario_of(target={"base_url": "http://there.test"})
     cpus = (2.0, 2.0) if asked else (0.0, 0.0)
-    with pytest.raises(ScenarioError, match=r"^--workers \d: each takes one CPU, and the cluster has \d on"):
+    with pytest.raises(ScenarioError, match=rf"^{said}, and the cluster has \d on"):
         cluster(*cpus, asked=asked).processes(plan_of([0.0] * 9), scenario)
 
 
@@ -108,85 +110,114 @@ def test_a_loopback_is_another_one_on_another_node(url: str) -> None:
     assert cluster(2.0, 2.0, addresses=(HERE,)).processes(plan_of([0.0]), scenario) == 1
 
 
-def test_an_address_is_tried_before_ray_tries_for_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that nobody listens at, at once; another way to write it, by name."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port = bound.getsockname()[1]
-        with pytest.raises(
-            Unreachable, match=rf"^--ray 127.0.0.1:{port}: no cluster answers there: .*refused"
-        ):
-            _refuse_silent(f"127.0.0.1:{port}")
-        bound.listen()
-        _refuse_silent(f"127.0.0.1:{port}")
-    for wrong in ("somewhere", "local", "host:", ":6379", "host:six"):
-        with pytest.raises(ScenarioError, match=rf"^--ray {wrong}: it is HOST:PORT"):
-            _refuse_silent(wrong)
-    with pytest.raises(Unreachable, match=r"^--ray 127.0.0.1:99999: "):
-        _refuse_silent("127.0.0.1:99999")
-    with pytest.raises(ScenarioError, match="no clock can be compared"):
-        _refuse_silent("ray://127.0.0.1:10001")
-
-
 def test_a_note_of_a_cluster_that_is_gone_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray would try for minutes to reach it; without a note Ray would take any that it finds running."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert _known() is None
+    monkeypatch.setattr(nodes, "wants_token", lambda _: False)
+    assert _named("auto") is None
     (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:6379\n")
+    assert _named("auto") == "127.0.0.1:6379"
+    monkeypatch.undo()
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        there = f"127.0.0.1:{bound.getsockname()[1]}"
-        (tmp_path / "ray" / "ray_current_cluster").write_text(f"{there}\n")
-        assert _known() is None
-        bound.listen()
-        assert _known() == there
-    (tmp_path / "ray" / "ray_current_cluster").write_text("what another version writes")
-    assert _known() is None
+        gone = f"127.0.0.1:{bound.getsockname()[1]}"
+        for note in (gone, "what another version writes"):
+            (tmp_path / "ray" / "ray_current_cluster").write_text(note)
+            assert _named("auto") is None
+        monkeypatch.setenv("RAY_ADDRESS", gone)  # obeyed: that it is silent is no reason to start another
+        with pytest.raises(Unreachable):
+            _named("auto")
+
+
+@pytest.mark.parametrize(
+    ("address", "mode", "then"),
+    [
+        ("auto", None, "token"),
+        ("auto", "disabled", None),
+        ("10.0.0.1:6379", None, None),
+        ("10.0.0.1:6379", "token", "token"),
+    ],
+)
+def test_our_token_goes_by_itself_only_to_a_cluster_that_was_found_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, mode: str | None, then: str | None
+) -> None:
+    """As Ray itself has it: to an address that was given, only where the user says so."""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("10.0.0.1:6379")
+    monkeypatch.setattr(nodes, "wants_token", lambda _: True)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    for name, value in (("RAY_AUTH_MODE", mode), ("RAY_ADDRESS", None)):
+        monkeypatch.setenv(name, value or "")  # so that it is put back
+        if value is None:
+            monkeypatch.delenv(name)
+    if then:
+        assert _named(address) == "10.0.0.1:6379"
+        assert os.environ["RAY_AUTH_MODE"] == then
+    else:
+        with pytest.raises(
+            Unreachable, match=rf"^--ray {address}: the cluster wants a token: set RAY_AUTH_MODE"
+        ):
+            _named(address)
 
 
 class Ray:
-    """Tells how it was initialised, and in which environment."""
+    """Tells how it was initialised, and in which environment; or fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, problem: Exception | None = None) -> None:
         self.asked: list[str] = []
+        self.problem = problem
 
     def init(self, address: str, **_: Any) -> None:
         self.asked.append(address)
         self.environment = dict(os.environ)
+        if self.problem:
+            raise self.problem
 
 
-def test_auto_starts_a_cluster_here_only_where_none_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RAY_ADDRESS is obeyed, and one that is silent is no reason to start another."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(nodes, "_known", lambda: None)
-    nodes._join(none := Ray(), "auto")
-    assert none.asked == ["local"]
-    monkeypatch.undo()
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("RAY_ADDRESS", where := f"127.0.0.1:{bound.getsockname()[1]}")
-        with pytest.raises(Unreachable):
-            nodes._join(Ray(), "auto")
-        bound.listen()
-        nodes._join(named := Ray(), "auto")
-        assert named.asked == [where]
-    monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
-    with pytest.raises(ScenarioError, match="ray://"):
-        nodes._join(Ray(), "auto")
+def test_a_cluster_is_started_here_where_none_is_known() -> None:
+    """Else the one that is known is joined."""
+    nodes._join(ray := Ray(), "auto", None)
+    nodes._join(ray, "auto", "10.0.0.1:6379")
+    assert ray.asked == ["local", "10.0.0.1:6379"]
+
+
+def test_what_ray_says_of_another_token_is_one_line_with_the_address_that_was_given() -> None:
+    """It says so only in the cause of what it raises, and names an address of its own."""
+    outer = ConnectionError("Failed to connect to Ray cluster at 192.0.2.2:6379")
+    outer.__cause__ = RuntimeError(
+        "Failed to connect.\n  File ...\nRPC error: InvalidAuthToken: it is missing"
+    )
+    with pytest.raises(Unreachable, match=r"^--ray there:6379: the cluster has another token \(.*\)$"):
+        nodes._join(Ray(outer), "there:6379", "there:6379")
+    with pytest.raises(Unreachable, match=r"^--ray there:6379: the cluster cannot be used: No version$"):
+        nodes._join(Ray(Exception("No version\nmore")), "there:6379", "there:6379")
+
+
+def test_the_cluster_is_not_told_our_command_line() -> None:
+    """It may hold a key in a header; another Ray, without the function that reads it, is used as well."""
+    ray = Ray()
+    utils = SimpleNamespace(get_entrypoint_name=lambda: "loadgen run --header X-Api-Key=sk-planted")
+    ray._private = SimpleNamespace(utils=utils)  # type: ignore[attr-defined]
+    nodes._join(ray, "auto", None)
+    assert utils.get_entrypoint_name() == "loadgen run"
+    ray._private = SimpleNamespace()  # type: ignore[attr-defined]
+    nodes._join(ray, "auto", None)
 
 
 def test_a_cluster_that_is_started_here_has_no_key_in_its_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All of its processes would have it, and of them all tasks of other runs; we have it afterwards."""
-    monkeypatch.setattr(nodes, "_known", lambda: None)
     for name in ("OPENAI_API_KEY", "MY_TOKEN"):
         monkeypatch.setenv(name, "sk-planted")
-    monkeypatch.setenv("RAY_TMPDIR", "/tmp/r")  # its own settings reach it
-    nodes._join(ray := Ray(), "auto")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "its own")
+    nodes._join(ray := Ray(), "auto", None)
     assert "sk-planted" not in ray.environment.values()
-    assert ray.environment["RAY_TMPDIR"] == "/tmp/r"
+    assert ray.environment["RAY_AUTH_TOKEN"] == "its own"
     assert os.environ["OPENAI_API_KEY"] == os.environ["MY_TOKEN"] == "sk-planted"
 
 
@@ -255,8 +286,8 @@ def test_ray_takes_no_signal_of_ours_and_tells_nobody(monkeypatch: pytest.Monkey
 
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init, shutdown=lambda: did.append("ended")))  # type: ignore[arg-type]
-    monkeypatch.setattr(nodes, "_known", lambda: None)
-    for name in ("RAY_ADDRESS", "RAY_USAGE_STATS_ENABLED"):
+    monkeypatch.setattr(nodes, "_named", lambda _: None)
+    for name in ("RAY_USAGE_STATS_ENABLED", *nodes._NO_OUTPUT):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
     try:

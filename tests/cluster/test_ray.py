@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -54,6 +55,7 @@ class Seen:
 
     folder: Path
     code: int = -1
+    out: str = ""
     said: str = ""
     log: dict[str, dict[str, str]] = field(default_factory=dict)
     spools: list[Path] = field(default_factory=list)
@@ -79,7 +81,7 @@ def sent(
             recorded(seen.folder, 60, parent)
             seen.acted_ns = time.perf_counter_ns()
             meanwhile(parent)
-        _, seen.said = parent.communicate(timeout=60)
+        seen.out, seen.said = parent.communicate(timeout=60)
         seen.code = parent.returncode
     assert served.log is not None
     with served.log.open() as lines:
@@ -133,9 +135,9 @@ def leaves_nothing(nodes: Raylets) -> None:
 def test_three_nodes_send_one_plan_at_one_time(nodes: Raylets, tmp_path: Path) -> None:
     """Each row once, no earlier than due and about then by the server's clock, though a node's own clock is
     thousands of seconds off; first tokens stand where the server wrote them; what each worker wrote is the
-    run's file, byte for byte; and no key is left anywhere.
+    run's file, byte for byte; and no key is left anywhere, nor in Ray's table of jobs.
     """
-    seen = sent(nodes, tmp_path)
+    seen = sent(nodes, tmp_path, "--header", f"X-Api-Key={KEY}")
     assert seen.code in VALID
     assert seen.said == ""
     run, known = seen.run, json.loads((seen.folder / "workers.json").read_bytes())
@@ -154,6 +156,8 @@ def test_three_nodes_send_one_plan_at_one_time(nodes: Raylets, tmp_path: Path) -
     assert sorted((seen.folder / "records.jsonl").read_bytes().splitlines(keepends=True)) == sorted(parts)
     _arrived_when_due(run, seen.log, error_s)
     assert holding(KEY, tmp_path, nodes.folder) == []
+    assert "loadgen run\n" in jobs(nodes)
+    assert KEY not in jobs(nodes)
     leaves_nothing(nodes)
 
 
@@ -172,6 +176,13 @@ def _arrived_when_due(run: Run, log: dict[str, dict[str, str]], error_s: float) 
     assert max(quickest_s.values()) < 0.01
 
 
+def jobs(nodes: Raylets) -> str:
+    """What Ray tells everybody of each."""
+    ask = "import ray._raylet as r, sys; [print(j.entrypoint, j, sep='\\n') for j in "
+    ask += "r.GcsClient(sys.argv[1]).get_all_job_info().values()]"
+    return subprocess.check_output([sys.executable, "-c", ask, nodes.address], text=True)
+
+
 def holding(key: str, *folders: Path) -> list[Path]:
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert len(files) > 10
@@ -181,6 +192,7 @@ def holding(key: str, *folders: Path) -> list[Path]:
 def check_loss(seen: Seen) -> None:
     """The run is INVALID and says so; each row has its record; what was lost is sent by nobody later."""
     assert (seen.code, seen.said) == (Exit.INVALID, "")
+    assert "raylet" not in seen.out, "stdout is ours"
     run = seen.run
     r = run.records
     assert run.header.complete
@@ -297,7 +309,7 @@ def test_a_cluster_without_room_is_one_line(nodes: Raylets, tmp_path: Path) -> N
     seen = sent(nodes, tmp_path, load=LOAD.replace(f"prompts {ROWS}", "prompts 1800"), meanwhile=second)
     [told] = said
     assert told.code == Exit.USAGE
-    assert told.err == ("loadgen: --workers 3: each takes one CPU, and the cluster had 0 free for 10 s\n")
+    assert told.err == "loadgen: --ray: 3 workers take a CPU each, and the cluster had 0 free for 10 s\n"
     assert not (tmp_path / "second").exists()
     assert seen.code in VALID
     assert len(seen.run.records) == 1800
