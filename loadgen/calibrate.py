@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -30,8 +30,7 @@ from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.stats import summarize
 from loadgen.stats.limits import LIMITS
 from loadgen.stats.truth import Accuracy, Spread, Truth, errors, read_truth
-from loadgen.strict_json import as_json, of_json
-from loadgen.units import quoted
+from loadgen.strict_json import as_json, read_json
 from loadgen.whole_file import write_whole, writing
 from loadgen.workload import draw
 from loadgen.workload.demand import Demand
@@ -157,11 +156,9 @@ def load(path: Path) -> Calibration:
     """A saved one. Raises ScenarioError where it is none, or of another schema."""
     again = "run loadgen calibrate again"
     try:
-        text = path.read_bytes()
-        schema = of_json(text, dict[str, Any]).get("schema")
-        if schema != SCHEMA:
-            raise ScenarioError(f"{path}: schema {quoted(schema)} is not {SCHEMA}: {again}")
-        return of_json(text, Calibration)
+        return read_json(path, Calibration, SCHEMA)
+    except ScenarioError as problem:
+        raise ScenarioError(f"{problem}: {again}") from None
     except OSError as problem:
         raise ScenarioError(f"{path}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:

@@ -26,8 +26,7 @@ from loadgen.run_folder import make_folder
 from loadgen.scenario import Scenario, ScenarioError, build
 from loadgen.slo import Rate, promises
 from loadgen.stats.decidable import hopeless
-from loadgen.strict_json import as_json, of_json
-from loadgen.units import quoted
+from loadgen.strict_json import as_json, read_json
 from loadgen.whole_file import write_whole
 from loadgen.workload import draw
 
@@ -266,13 +265,7 @@ def load(folder: Path) -> Capacity:
     """The search that `folder` keeps. Raises ScenarioError."""
     path = folder / FILE
     try:
-        content = path.read_bytes()
-        schema = of_json(content, dict[str, object]).get("schema")
-        if schema != SCHEMA:
-            raise ScenarioError(
-                f"{path}: schema {quoted(schema)} is not {SCHEMA}, which this version of loadgen reads"
-            )
-        return of_json(content, Capacity)
+        return read_json(path, Capacity, SCHEMA)
     except OSError as problem:
         raise ScenarioError(f"{path}: {problem.strerror}") from None
     except ValueError as problem:

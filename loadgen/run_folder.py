@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from errno import EACCES, ENOTDIR, EROFS
 from itertools import combinations
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Self
 
 import msgspec
 import numpy as np
@@ -21,8 +21,8 @@ from loadgen import server_log
 from loadgen.records import Floats, Mask, Records, RequestRecord
 from loadgen.run import SCHEMA, Run, RunHeader
 from loadgen.scenario import ScenarioError, build
-from loadgen.strict_json import NOT_JSON, as_json, encoded, of_json
-from loadgen.units import quoted, told
+from loadgen.strict_json import NOT_JSON, as_json, encoded, read_json
+from loadgen.units import told
 from loadgen.whole_file import WriteError, write_whole, writing
 
 
@@ -200,13 +200,7 @@ def _header(path: Path) -> RunHeader:
         it = "it has no run.json" if path.parent.exists() else "it does not exist"
         raise ScenarioError(f"{path.parent} is not a run folder: {it}")
     try:
-        content = path.read_bytes()
-        found = of_json(content, dict[str, Any]).get("schema")
-        if found != SCHEMA:
-            raise ScenarioError(
-                f"{path}: schema {quoted(found)} is not {SCHEMA}, the one this version of loadgen reads"
-            )
-        header = of_json(content, RunHeader)
+        header = read_json(path, RunHeader, SCHEMA)
     except OSError as problem:
         raise ScenarioError(f"{path}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from loadgen.units import told
+from loadgen.faults import ScenarioError
+from loadgen.units import quoted, told
 
 Shape = TypeVar("Shape")
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last: nested without end
@@ -24,6 +26,19 @@ def of_json(content: bytes, shape: type[Shape]) -> Shape:
         return msgspec.json.decode(content, type=shape)
     except NOT_JSON as problem:
         raise ValueError(told(problem)) from None
+
+
+def read_json(path: Path, shape: type[Shape], schema: int) -> Shape:
+    """The document at `path`. Raises OSError; ScenarioError, which names `path`, where it is of another
+    `schema`; and ValueError as `of_json`.
+    """
+    content = path.read_bytes()
+    found = of_json(content, dict[str, Any]).get("schema")
+    if found != schema:
+        raise ScenarioError(
+            f"{path}: schema {quoted(found)} is not {schema}, the one this version of loadgen reads"
+        )
+    return of_json(content, shape)
 
 
 _encode = msgspec.json.Encoder().encode
