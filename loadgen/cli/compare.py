@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from loadgen.scenario import Scenario
     from loadgen.stats.summary import Summary
 
-COMPARISON, REPORT = "comparison.json", "report.md"
-
 
 def compare(
     ctx: typer.Context,
@@ -70,8 +68,8 @@ def compare_variants(
 ) -> Exit:
     """Run every variant into a folder of its own below `out`; print the comparison and keep it there.
 
-    Variants that an earlier call ran to their end are not run again. Whatever can be wrong with any variant
-    is found before the first one runs; `where` is what errors call the scenario.
+    Variants that an earlier call ran to their end, but did not compare, are not run again. Whatever can be
+    wrong with any variant is found before the first one runs; `where` is what errors call the scenario.
     """
     from loadgen.cli.argv import command_line
     from loadgen.cli.files import PAGE, refuse_unwritable
@@ -85,7 +83,7 @@ def compare_variants(
 
     whole_id = new_run_id(scenario.name)
     folder = out or RUNS / whole_id
-    refuse_strange(folder, {*scenario.variants, COMPARISON, REPORT})
+    refuse_strange(folder, scenario.variants)
     refuse_unwritable(html, *PAGE, made=folder)
     refuse_incomparable(scenario, where)
     if scenario.repeats > 1:
@@ -187,7 +185,7 @@ def _conclude(
     from loadgen.whole_file import write_whole
 
     comparison = side_by_side(summaries, dict.fromkeys(summaries, plan_digest), scenarios)
-    write_whole(folder / COMPARISON, as_json(comparison))
-    write_whole(folder / REPORT, comparison_markdown(comparison).encode())
+    write_whole(folder / "comparison.json", as_json(comparison))
+    write_whole(folder / "report.md", comparison_markdown(comparison).encode())
     words.show(partial(print_comparison, comparison), comparison)
-    words.say(f"report: {folder / REPORT}")
+    words.say(f"report: {folder / 'report.md'}")

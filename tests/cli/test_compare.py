@@ -60,14 +60,20 @@ def test_an_interrupted_comparison_says_what_is_there_and_how_to_go_on(
 
 
 def test_a_comparison_that_was_cut_short_goes_on_at_the_variant_that_lacks(tmp_path: Path) -> None:
-    """The first variant's run stays as it was; the second's half is kept aside, and its run made again."""
+    """The first variant's run stays as it was; the second's half is kept aside, and its run made again. A
+    finished one is refused: what was measured then would pass for what is measured now.
+    """
     (tmp_path / "two.yaml").write_text(TWO)
     command = ["compare", str(tmp_path / "two.yaml"), "--virtual", "--out", str(tmp_path / "out")]
     whole = CliRunner().invoke(app, command)
     out = tmp_path / "out"
+    refused = CliRunner().invoke(app, command)
+    assert isinstance(refused.exception, ScenarioError)
+    assert "not empty, and comparison.json is no run" in str(refused.exception)
     first, cut = (out / "a" / "run.json").read_bytes(), json.loads((out / "b" / "run.json").read_bytes())
     (out / "b" / "run.json").write_text(json.dumps(cut | {"complete": False}))
-    (out / "comparison.json").unlink()
+    for name in ("comparison.json", "report.md"):
+        (out / name).unlink()
     again = CliRunner().invoke(app, command)
     assert (whole.exit_code, again.exit_code) == (0, 0), again.output
     assert (out / "a" / "run.json").read_bytes() == first
