@@ -127,7 +127,9 @@ class RunWriter(RecordWriter):
         with writing(self._folder):
             ours, there = os.fstat(self._records.fileno()), (self._folder / "records.jsonl").stat()
         if not os.path.samestat(ours, there):
-            raise WriteError(f"cannot write {self._folder}: another run's records are there by now")
+            problem = WriteError(f"cannot write {self._folder}: another run's records are there by now")
+            problem.add_note("this run's went with the folder that was there before")
+            raise problem
         write_whole(self._folder / "run.json", as_json(header))
 
 

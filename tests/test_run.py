@@ -466,5 +466,6 @@ def test_a_folder_that_was_replaced_is_not_taken_for_ours(tmp_path: Path, there:
         with pytest.raises(WriteError, match=r"cannot write .*/r: ") as said:
             ours.write_header(header(complete=True))
     assert ("another run's records" in str(said.value)) == (there is not None)
+    assert hasattr(said.value, "__notes__") == (there is not None), "or its reader is sent to the other's"
     if there is not None:
         assert load(tmp_path / "r").header == header(rows_due=1)
