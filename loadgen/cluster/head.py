@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from socket import create_connection, socket
 
 from loadgen.client.unreachable import Unreachable
 from loadgen.scenario import ScenarioError
 
-ANSWERS_S = 5.0  # for a head to take a connection, and for each part of its answer
+ANSWERS_S = 5.0  # for a head to take a connection, and to answer
 REFUSED = b"InvalidAuthToken"  # Ray's word
 _DATA, _HEADERS, _SETTINGS = 0, 1, 4
 _END_STREAM, _END_HEADERS = 1, 4
@@ -26,10 +27,10 @@ def wants_token(address: str) -> bool:
             if os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"):
                 return False
             head.sendall(_question())
-            frames = _frames(head)
+            frames = _frames(head, time.monotonic() + ANSWERS_S)
             if next(frames, (None, b""))[0] == _SETTINGS:
                 return any(REFUSED in body for _, body in frames)
-    except (OSError, OverflowError) as problem:
+    except OSError as problem:
         raise Unreachable(f"--ray {address}: no cluster answers there: {problem}") from None
     raise Unreachable(f"--ray {address}: what answers there is no Ray (one with TLS needs RAY_USE_TLS=1)")
 
@@ -40,12 +41,24 @@ def _parsed(address: str) -> tuple[str, int]:
             "--ray: through ray:// no clock can be compared: run loadgen on a node of the cluster, as "
             "ray job submit does"
         )
-    host, _, port = address.rpartition(":")
-    if not (host and port.isdecimal()):
-        raise ScenarioError(
-            f"--ray {address}: it is HOST:PORT of a cluster's head, such as 10.0.0.1:6379, or auto"
-        )
-    return host.strip("[]"), int(port)
+    place, _, port = address.rpartition(":")
+    host = place.strip("[]")
+    if not (_is_name(host) and port.isdecimal() and len(port) <= 5 and int(port) < 2**16):
+        raise _no_address(address)
+    return host, int(port)
+
+
+def _is_name(host: str) -> bool:
+    try:
+        return bool(host.encode("idna")) and "/" not in host
+    except UnicodeError:  # a label that is empty, or too long
+        return False
+
+
+def _no_address(address: str) -> ScenarioError:
+    return ScenarioError(
+        f"--ray {address}: it is HOST:PORT of a cluster's head, such as 10.0.0.1:6379, or auto"
+    )
 
 
 def _question() -> bytes:
@@ -60,11 +73,23 @@ def _question() -> bytes:
     )
 
 
-def _frames(head: socket) -> Iterator[tuple[int, bytes]]:
-    """The kind and body of each, up to the one that ends the answer."""
-    with head.makefile("rb") as stream:
-        while len(begin := stream.read(9)) == 9:
-            kind, flags = begin[3:5]
-            yield kind, stream.read(int.from_bytes(begin[:3], "big"))
-            if kind in (_DATA, _HEADERS) and flags & _END_STREAM:
-                return
+def _frames(head: socket, until_s: float) -> Iterator[tuple[int, bytes]]:
+    """The kind and body of each, up to the one that ends the answer. Raises OSError, also at `until_s`."""
+    while len(begin := _read(head, 9, until_s)) == 9:
+        kind, flags = begin[3:5]
+        yield kind, _read(head, int.from_bytes(begin[:3], "big"), until_s)
+        if kind in (_DATA, _HEADERS) and flags & _END_STREAM:
+            return
+
+
+def _read(head: socket, size: int, until_s: float) -> bytes:
+    """So many bytes, or fewer where no more come."""
+    read = b""
+    while len(read) < size:
+        if (left_s := until_s - time.monotonic()) <= 0:
+            raise TimeoutError("timed out")
+        head.settimeout(left_s)
+        if not (some := head.recv(size - len(read))):
+            break
+        read += some
+    return read

@@ -117,7 +117,7 @@ def _noted() -> str | None:
     """
     place = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  as Ray looks
     try:
-        wants_token(address := Path(place, "ray", "ray_current_cluster").read_text().strip())
+        wants_token(address := Path(place, "ray", "ray_current_cluster").read_text(errors="replace").strip())
     except (OSError, ScenarioError, Unreachable):
         return None
     return address

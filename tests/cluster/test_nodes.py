@@ -125,8 +125,8 @@ def test_a_note_of_a_cluster_that_is_gone_is_none(tmp_path: Path, monkeypatch: p
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         gone = f"127.0.0.1:{bound.getsockname()[1]}"
-        for note in (gone, "what another version writes"):
-            (tmp_path / "ray" / "ray_current_cluster").write_text(note)
+        for note in (gone.encode(), b"what another version writes", b"\xff\xfe", b"a..b:1"):
+            (tmp_path / "ray" / "ray_current_cluster").write_bytes(note)
             assert _named("auto") is None
         monkeypatch.setenv("RAY_ADDRESS", gone)  # obeyed: that it is silent is no reason to start another
         with pytest.raises(Unreachable):
