@@ -83,6 +83,8 @@ def compare_variants(
 
     whole_id = new_run_id(scenario.name)
     folder = out or RUNS / whole_id
+    if (folder / "comparison.json").is_file():
+        raise ScenarioError(f"{folder} holds a finished comparison: choose another folder with --out")
     refuse_strange(folder, scenario.variants)
     refuse_unwritable(html, *PAGE, made=folder)
     refuse_incomparable(scenario, where)

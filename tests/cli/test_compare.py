@@ -69,7 +69,7 @@ def test_a_comparison_that_was_cut_short_goes_on_at_the_variant_that_lacks(tmp_p
     out = tmp_path / "out"
     refused = CliRunner().invoke(app, command)
     assert isinstance(refused.exception, ScenarioError)
-    assert "not empty, and comparison.json is no run" in str(refused.exception)
+    assert "holds a finished comparison: choose another" in str(refused.exception)
     first, cut = (out / "a" / "run.json").read_bytes(), json.loads((out / "b" / "run.json").read_bytes())
     (out / "b" / "run.json").write_text(json.dumps(cut | {"complete": False}))
     for name in ("comparison.json", "report.md"):
