@@ -158,7 +158,7 @@ async def fire(
                 else beside(job, shares)
             )
             start_ns = appointed.start_ns if appointed else fleet.soon
-            return await fleet.run(links, order.folder, start_ns=start_ns, **told)
+            return await fleet.run(links, start_ns=start_ns, **told)
 
         try:
             fared = await sent()
@@ -181,6 +181,8 @@ async def fire(
                 writer.append(record)
             header.rows_lost, header.rows_not_sent = len(lost.records), len(order.part) - lost.sent
             header.rows_due = None if lost.due is None else fared.due + lost.due
+        if fared.each:
+            writer.write("workers.json", as_json(fared.each))
         header.complete = True
     return load(order.folder)
 

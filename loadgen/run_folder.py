@@ -120,17 +120,21 @@ class RunWriter(RecordWriter):
         _lock(self._records, shared=False)
 
     def write_header(self, header: RunHeader) -> None:
-        """Write run.json, whole or not at all; may be called again.
+        """Write run.json; may be called again."""
+        self.write("run.json", as_json(header))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file of the folder, whole or not at all.
 
         Raises WriteError where the folder was taken away meanwhile, or is another's by now.
         """
-        with writing(self._folder):
-            ours, there = os.fstat(self._records.fileno()), (self._folder / "records.jsonl").stat()
+        with writing(path := self._folder / "records.jsonl"):
+            ours, there = os.fstat(self._records.fileno()), path.stat()
         if not os.path.samestat(ours, there):
             problem = WriteError(f"cannot write {self._folder}: another run's records are there by now")
             problem.add_note("this run's went with the folder that was there before")
             raise problem
-        write_whole(self._folder / "run.json", as_json(header))
+        write_whole(self._folder / name, content)
 
 
 def goes_on(folder: Path) -> bool:

@@ -463,8 +463,12 @@ def test_a_folder_that_was_replaced_is_not_taken_for_ours(tmp_path: Path, there:
         (tmp_path / "r").rename(tmp_path / "away")
         if there is not None:
             written(tmp_path / "r", [ok(0)])
-        with pytest.raises(WriteError, match=r"cannot write .*/r: ") as said:
+        place = r"/r: " if there else r"/r/records\.jsonl: No such file"
+        with pytest.raises(WriteError, match=rf"cannot write .*{place}") as said:
             ours.write_header(header(complete=True))
+        with pytest.raises(WriteError, match=rf"cannot write .*{place}"):
+            ours.write("workers.json", b"[]")
+    assert not (tmp_path / "r" / "workers.json").exists()
     assert ("another run's records" in str(said.value)) == (there is not None)
     assert hasattr(said.value, "__notes__") == (there is not None), "or its reader is sent to the other's"
     if there is not None:

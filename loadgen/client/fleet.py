@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields
 from functools import reduce
 from math import ceil
 from operator import add
-from pathlib import Path
 from typing import Any
 
 from loadgen.client.control import Counters, Stop
@@ -22,8 +21,6 @@ from loadgen.client.worker import Ended, Start, Word
 from loadgen.health import Health, merged_health
 from loadgen.plan import Plan
 from loadgen.scenario import Scenario, ScenarioError
-from loadgen.strict_json import as_json
-from loadgen.whole_file import write_whole
 from loadgen.workload.demand import expected
 
 # What one process is given at most where there are cores for more; it can do about twice as much.
@@ -84,13 +81,14 @@ def _most(plan: Plan) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fared:
-    """How the processes of a run fared together, whose shares were lost with them, and how many rows fell due
-    at the others.
+    """How the processes of a run fared together, whose shares were lost with them, how many rows fell due at
+    the others, and what is kept of each.
     """
 
     health: Health
     lost: list[Share]
     due: int
+    each: list[dict[str, Any]] = field(default_factory=list)
 
 
 async def soon(lead_ns: int) -> int:
@@ -100,7 +98,6 @@ async def soon(lead_ns: int) -> int:
 
 async def run(
     links: AsyncIterator[Link],
-    folder: Path,
     *,
     on_start: Callable[[int], None],
     counters: Counters,
@@ -128,9 +125,7 @@ async def run(
             stop.sleeps()
     finally:
         await fleet.end()
-    fared = fleet.fared()
-    write_whole(folder / "workers.json", as_json(fleet.facts()))
-    return fared
+    return fleet.fared()
 
 
 @dataclass(eq=False)
@@ -221,10 +216,9 @@ class _Fleet:
         health = merged_health([worker.health for worker in self.workers], self._counters.in_flight_max)
         lost = [worker.link.share for worker in self.workers if worker.health is None]
         due = sum(worker.counters.due for worker in self.workers if worker.health is not None)
-        return Fared(health, lost, due)
+        return Fared(health, lost, due, self._each())
 
-    def facts(self) -> list[dict[str, Any]]:
-        """What is kept of each."""
+    def _each(self) -> list[dict[str, Any]]:
         return [
             {"k": w.link.share.k, **w.link.facts, "exit": w.exit_code}
             | {"rows": None if w.health is None else w.counters.due, "health": w.health}

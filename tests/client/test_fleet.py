@@ -7,7 +7,6 @@ import errno
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -139,7 +138,7 @@ def test_processes_that_cannot_be_started_are_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
     links = beside(cast("Job", SimpleNamespace(api_key=None)), [Share(0, 2), Share(1, 2)])
     with pytest.raises(ScenarioError, match="of 2 client processes only 0 could be started: Too many open"):
-        asyncio.run(fleet.run(links, Path(), on_start=lambda _: None, counters=Counters(), stop=Stop()))
+        asyncio.run(fleet.run(links, on_start=lambda _: None, counters=Counters(), stop=Stop()))
 
 
 def test_what_the_processes_counted_becomes_one_count() -> None:
@@ -172,7 +171,7 @@ def test_a_second_wish_to_end_waits_for_nobody_who_is_still_to_come() -> None:
         for after in range(1, wishes + 1):
             wish = stop.drain if after == 1 else stop.now
             asyncio.get_running_loop().call_later(after / 100, wish)
-        await fleet.run(never(), Path(), on_start=lambda _: None, counters=Counters(), stop=stop)
+        await fleet.run(never(), on_start=lambda _: None, counters=Counters(), stop=stop)
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main(2))
@@ -205,7 +204,7 @@ class Frozen:
         self.killed.set()
 
 
-def test_a_frozen_worker_is_ended_and_its_share_lost(tmp_path: Path) -> None:
+def test_a_frozen_worker_is_ended_and_its_share_lost() -> None:
     """After two silences of 5 s; or the others would keep up the load for it, for ever."""
 
     async def main(loop: Any) -> tuple[fleet.Fared, float]:
@@ -215,7 +214,7 @@ def test_a_frozen_worker_is_ended_and_its_share_lost(tmp_path: Path) -> None:
             yield link
 
         began_s = loop.time()
-        fared = await fleet.run(one(), tmp_path, on_start=lambda _: None, counters=Counters(), stop=Stop())
+        fared = await fleet.run(one(), on_start=lambda _: None, counters=Counters(), stop=Stop())
         assert link.facts["lost"] == "it said nothing for 10 s"
         return fared, loop.time() - began_s
 
@@ -259,16 +258,16 @@ class Worker:
         self._words.put_nowait(None)
 
 
-async def fares(folder: Path, *links: Any, counters: Counters | None = None, **more: Any) -> fleet.Fared:
+async def fares(*links: Any, counters: Counters | None = None, **more: Any) -> fleet.Fared:
     async def all_of_them() -> AsyncIterator[Any]:
         for link in links:
             yield link
 
     told: Any = {"on_start": lambda _: None, "counters": counters or Counters(), "stop": Stop()} | more
-    return await asyncio.wait_for(fleet.run(all_of_them(), folder, **told), 600)
+    return await asyncio.wait_for(fleet.run(all_of_them(), **told), 600)
 
 
-def test_each_is_told_the_start_by_its_own_clock(tmp_path: Path) -> None:
+def test_each_is_told_the_start_by_its_own_clock() -> None:
     """As early as the slowest hears of it; and how wrong that may be is part of how they fared."""
     leads_ns: list[int] = []
 
@@ -279,7 +278,7 @@ def test_each_is_told_the_start_by_its_own_clock(tmp_path: Path) -> None:
     async def main(_: object) -> tuple[fleet.Fared, list[object]]:
         near = Worker(0, Clock(0, 2_000, "measured"), 5, start=[Ended(Health(), Counters()), None])
         far = Worker(1, Clock(7_000_000, 3_000, "measured"), 30, start=[Ended(Health(), Counters()), None])
-        fared = await fares(tmp_path, near, far, start_ns=at_noon)
+        fared = await fares(near, far, start_ns=at_noon)
         return fared, [link.told[0] for link in (near, far)]
 
     fared, told = run_virtual(main)
@@ -288,7 +287,7 @@ def test_each_is_told_the_start_by_its_own_clock(tmp_path: Path) -> None:
     assert (fared.health.start_by, fared.health.start_error_s) == ("measured", pytest.approx(5e-6))
 
 
-def test_who_was_there_is_ended_when_another_cannot_be(tmp_path: Path) -> None:
+def test_who_was_there_is_ended_when_another_cannot_be() -> None:
     """Nobody stays behind, whatever kept the rest from coming."""
 
     async def main(_: object) -> bool:
@@ -299,19 +298,19 @@ def test_who_was_there_is_ended_when_another_cannot_be(tmp_path: Path) -> None:
             raise ScenarioError("no room for the other")
 
         with pytest.raises(ScenarioError, match="no room"):
-            await fleet.run(one_of_two(), tmp_path, on_start=lambda _: None, counters=Counters(), stop=Stop())
+            await fleet.run(one_of_two(), on_start=lambda _: None, counters=Counters(), stop=Stop())
         return one.was_killed
 
     assert run_virtual(main)
 
 
-def test_one_that_dies_before_the_start_ends_the_others_at_once(tmp_path: Path) -> None:
+def test_one_that_dies_before_the_start_ends_the_others_at_once() -> None:
     """Nothing was sent that they would have to finish."""
 
     async def main(loop: Any) -> tuple[float, bool]:
         waits, dies, began_s = Worker(0, first=[]), Worker(1, first=[None]), loop.time()
         with pytest.raises(fleet.LostError, match=r"^a client process was killed \(signal 9\) before"):
-            await fares(tmp_path, waits, dies)
+            await fares(waits, dies)
         return loop.time() - began_s, waits.was_killed
 
     took_s, was_killed = run_virtual(main)
@@ -319,7 +318,7 @@ def test_one_that_dies_before_the_start_ends_the_others_at_once(tmp_path: Path) 
     assert took_s < 1
 
 
-def test_once_it_has_started_the_others_have_time_to_save(tmp_path: Path) -> None:
+def test_once_it_has_started_the_others_have_time_to_save() -> None:
     """One breaks, or the user cuts the run: they are told so, and are killed only after five seconds."""
 
     class Saves(Worker):
@@ -334,20 +333,20 @@ def test_once_it_has_started_the_others_have_time_to_save(tmp_path: Path) -> Non
 
     async def is_cut(loop: Any) -> bool:
         saves, stop = Saves(0, now=[Counters()]), Stop()
-        await fares(tmp_path, saves, stop=stop, on_start=lambda _: loop.call_later(1, stop.now))
+        await fares(saves, stop=stop, on_start=lambda _: loop.call_later(1, stop.now))
         return saves.saved_before_killed
 
     async def has_a_bug(_: object) -> bool:
         saves, breaks = Saves(0, now=[Counters()]), Worker(1, start=[ValueError("a bug"), None])
         with pytest.raises(ValueError, match="a bug"):
-            await fares(tmp_path, saves, breaks)
+            await fares(saves, breaks)
         return saves.saved_before_killed
 
     assert run_virtual(has_a_bug)
     assert run_virtual(is_cut)
 
 
-def test_who_is_silent_before_the_start_only_takes_long(tmp_path: Path) -> None:
+def test_who_is_silent_before_the_start_only_takes_long() -> None:
     """A minute to get ready is no reason to end it."""
 
     class Slow(Worker):
@@ -357,19 +356,19 @@ def test_who_is_silent_before_the_start_only_takes_long(tmp_path: Path) -> None:
             return await super().hear()
 
     async def main(_: object) -> list[Share]:
-        return (await fares(tmp_path, Slow(0, start=[Ended(Health(), Counters()), None]))).lost
+        return (await fares(Slow(0, start=[Ended(Health(), Counters()), None]))).lost
 
     assert run_virtual(main) == []
 
 
-def test_the_others_do_not_wait_for_one_that_is_lost(tmp_path: Path) -> None:
+def test_the_others_do_not_wait_for_one_that_is_lost() -> None:
     """It counts as landed, as nothing in flight, and what it said fell due is not what did."""
     counters = Counters()
 
     async def main(_: object) -> fleet.Fared:
         dies = Worker(1, start=[Counters(due=5, in_flight=3), None])
         lives = Worker(0, start=[Word.LANDED], landed=[Ended(Health(), Counters(due=4)), None])
-        return await fares(tmp_path, lives, dies, counters=counters)
+        return await fares(lives, dies, counters=counters)
 
     fared = run_virtual(main)
     assert (fared.lost, fared.due) == ([Share(1, 2)], 4)
