@@ -22,7 +22,7 @@ from loadgen.run_folder import RunWriter, goes_on, lines
 from loadgen.scenario import ScenarioError
 from loadgen.server_log import SERVER
 from loadgen.strict_json import as_json
-from loadgen.whole_file import write_whole, writing
+from loadgen.whole_file import writing
 
 _OF_THE_PLAN = (
     *("start_at", "scenario", "plan_digest", "plan_rows", "window_start_s", "window_end_s", "window_by"),
@@ -78,7 +78,7 @@ def merge_folders(folders: Sequence[Path], out: Path | None = None, *, runs: Pat
         if seen is not None and (server := shards[seen].server) is not None:
             with writing(out / SERVER):
                 shutil.copyfile(server, out / SERVER)
-        write_whole(out / SHARDS, as_json([shard.part.facts() for shard in shards]))
+        writer.write(SHARDS, as_json([shard.part.facts() for shard in shards]))
         writer.write_header(header)
     return out
 
@@ -211,6 +211,7 @@ def _header(shards: list[RunHeader], seeing: RunHeader) -> RunHeader:
         run_id=run_id,
         shard=None,
         shards_cut=cut,
+        target=", ".join(dict.fromkeys(shard.target for shard in shards)),
         source="virtual" if first.source == "virtual" else "merged",
         complete=not cut and all(shard.complete for shard in shards),
         interrupted=not cut and any(shard.interrupted for shard in shards),

@@ -432,8 +432,9 @@ def test_shards_that_another_address_answered_are_merged_and_that_is_said() -> N
     whole = run_of(some_rows(20, 1), scenario=SCENARIO)
     first, second = shards_of(whole, 2, seed=1)
     second.header.target, second.header.model = "http://other", "another"
-    notes = merge([first, second]).header.notes
-    assert {note for note in notes if "differ" in note} == {
+    header = merge([first, second]).header
+    assert header.target == f"{first.header.target}, http://other"
+    assert {note for note in header.notes if "differ" in note} == {
         "the shards differ in target: see shards.json",
         "the shards differ in model: see shards.json",
     }
